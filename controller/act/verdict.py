@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from controller.engine.decide.placement_unit import stands
 from controller.engine.model.plan import Plan
 from controller.engine.model.reason import NoDomain, NoRoom, OverLimit, OverQuota, TooManyGpus
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 from controller.observe.mirror import PODS, Mirror
 from controller.observe.pod import ObservedPod
 
@@ -76,14 +76,14 @@ def is_about_all_nodes(words: str) -> bool:
     return bool(found) and not reason[:1].isdigit()
 
 
-def devices_are_needed(state: State, plan: Plan | None) -> bool:
+def devices_are_needed(occupancy: Occupancy, plan: Plan | None) -> bool:
     """Whether a group waits for room that kube-scheduler has not refused."""
     if plan is None:
         return False
     return any(
         any(isinstance(reason, _OF_ROOM) for reason in reasons)
         for key, reasons in plan.waiting.items()
-        if key in state.occupancy.groups and state.occupancy.groups[key].refusal is None
+        if key in occupancy.groups and occupancy.groups[key].refusal is None
     )
 
 
@@ -131,7 +131,7 @@ def _mates(mirror: Mirror, pod: ObservedPod, key: str) -> Iterator[ObservedPod]:
     group = mirror.state.occupancy.groups.get(key)
     if group is None or not mirror.is_unserved(pod.key):
         return
-    if stands(mirror.state, group, without=[mirror.state.occupancy.pods[pod.key]]):
+    if stands(mirror.state.occupancy, group, without=[mirror.state.occupancy.pods[pod.key]]):
         return
     for mate in mirror.roster.members(key):
         is_there = not mate.is_held and mate.succeeded is None and mate.deleted is None

@@ -73,11 +73,11 @@ class _Table:
     def __init__(self, state: State, plan: Plan, access: Mapping[str, QueueAccess]) -> None:
         self._tree = state.occupancy.tree
         groups = count_groups(state)
-        use, held_up = use_of_closed_queues(state), holdups(state, plan)
+        use, held_up = use_of_closed_queues(state.occupancy), holdups(state.occupancy, plan)
         names = [*self._below(ROOT), *sorted(state.occupancy.tree.cut_off)]
         self._statuses: dict[str, QueueStatus] = {
             name: queue_status(
-                state,
+                state.occupancy,
                 plan,
                 name,
                 groups.get(name, GroupCounts()),
@@ -88,7 +88,7 @@ class _Table:
             for name in names
         }
         self._amounts: dict[str, tuple[ResourceAmounts, ...]] = {
-            name: queue_amounts(state, plan, name) for name in names
+            name: queue_amounts(state.occupancy, plan, name) for name in names
         }
 
     def chosen(self, queue: str | None) -> list[str]:

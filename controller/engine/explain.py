@@ -118,7 +118,7 @@ def turns_in(state: State, queue: str) -> Mapping[str, Turn]:
     """The place of each group of a queue that waits, by its key."""
     groups = (state.occupancy.groups[key] for key in state.waiting if key in state.occupancy.groups)
     waiting = [group for group in groups if group.queue == queue]
-    waiting.sort(key=lambda group: rank_of_group(state, group))
+    waiting.sort(key=lambda group: rank_of_group(state.occupancy, group))
     return {group.key: Turn(at, len(waiting)) for at, group in enumerate(waiting, start=1)}
 
 

@@ -495,7 +495,7 @@ class Mirror:
 
     def _expect(self, pod: ObservedPod, made: Pod) -> None:
         """Plans what kube-scheduler will choose for a pod that an earlier leader has sent to it."""
-        found = expected_devices(self.state, made)
+        found = expected_devices(self.state.occupancy, made)
         if found:
             self._planned.give(pod, found, self._now)
             for claim in self._planned.plan(pod, is_starting=pod.key in self.assumed):

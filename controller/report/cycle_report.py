@@ -18,6 +18,7 @@ from controller.engine.model.pod import Pod
 from controller.engine.model.queue import Queue
 from controller.engine.model.reason import Reason, what_helps
 from controller.engine.model.resource import describe, figure
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.state import State
 from controller.names import GROUP
 from controller.observe.group_registry import GROUPS
@@ -145,15 +146,15 @@ class CycleReport:
 
     def _report_queues(self, state: State, plan: Plan, observed: Observed, now: float) -> None:
         groups, figures = count_groups(state), {}
-        held_up = holdups(state, plan)
+        held_up = holdups(state.occupancy, plan)
         self._giving_log.note(held_up, now)
-        use = use_of_closed_queues(state)
-        self._note_use(queues_in_use(state))
+        use = use_of_closed_queues(state.occupancy)
+        self._note_use(queues_in_use(state.occupancy))
 
         def report_queue(queue: str, version: ObjectVersion) -> None:
             of_queue = groups.get(queue, GroupCounts())
             status = queue_status(
-                state,
+                state.occupancy,
                 plan,
                 queue,
                 of_queue,
@@ -163,7 +164,7 @@ class CycleReport:
                 generation=version.generation,
             )
             self._statuses.want(StatusTarget(QUEUES, ObjectKey("", queue)), status.body())
-            figures[queue] = _figures(queue_amounts(state, plan, queue), of_queue)
+            figures[queue] = _figures(queue_amounts(state.occupancy, plan, queue), of_queue)
 
         for queue, version in observed.queues.items():
             self._attempt(QUEUES, queue, partial(report_queue, queue, version))
@@ -174,15 +175,15 @@ class CycleReport:
 
         The next cycle finds the pods of these in their places.
         """
-        of_plan = outlooks(plan, _group_of(state))
-        starts = starting(plan, _group_of(state))
+        of_plan = outlooks(plan, _group_of(state.occupancy))
+        starts = starting(plan, _group_of(state.occupancy))
         known, self._known = self._known, {}
         for key, version in observed.pod_groups.items():
             before = known.get(key)
             basis = _Basis(
                 version=version,
                 group=state.occupancy.groups.get(key),
-                pods=_pods(state, key),
+                pods=_pods(state.occupancy, key),
                 outlook=of_plan.get(key, _SETTLED),
                 refused=observed.refused.get(key),
             )
@@ -242,16 +243,16 @@ def _figures(resources: Iterable[ResourceAmounts], groups: GroupCounts) -> Queue
     )
 
 
-def _group_of(state: State) -> Callable[[str], str | None]:
+def _group_of(occupancy: Occupancy) -> Callable[[str], str | None]:
     def group_of(pod: str) -> str | None:
-        known = state.occupancy.pods.get(pod)
+        known = occupancy.pods.get(pod)
         return None if known is None else known.group
 
     return group_of
 
 
-def _pods(state: State, key: str) -> tuple[Pod, ...]:
-    members = state.occupancy.members.get(key)
+def _pods(occupancy: Occupancy, key: str) -> tuple[Pod, ...]:
+    members = occupancy.members.get(key)
     if members is None:
         return ()
-    return tuple(state.occupancy.pods[pod] for pods in members.by_set.values() for pod in pods)
+    return tuple(occupancy.pods[pod] for pods in members.by_set.values() for pod in pods)

@@ -12,7 +12,7 @@ from controller.api.condition import StatusCondition, desired_condition
 from controller.engine.decide.shares import cluster_total
 from controller.engine.model.queue import Queue
 from controller.engine.model.resource import DevicesOf, Resource, describe, write_amount
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 from controller.observe.declared_queues import DeclaredQueues
 
 REFERENCES: Final = "ReferencesResolved"
@@ -49,11 +49,11 @@ def access_of(queues: DeclaredQueues, namespaces: Collection[str]) -> Mapping[st
 
 
 def checks(
-    state: State, queue: str, access: QueueAccess, generation: int
+    occupancy: Occupancy, queue: str, access: QueueAccess, generation: int
 ) -> Iterator[StatusCondition]:
     """The conditions of a queue of the tree, beside whether it is active."""
-    known = state.occupancy.tree.queues[queue]
-    missing = [*_missing_classes(state, known), *_missing_namespaces(access)]
+    known = occupancy.tree.queues[queue]
+    missing = [*_missing_classes(occupancy, known), *_missing_namespaces(access)]
     yield desired_condition(
         REFERENCES,
         holds=not missing,
@@ -61,7 +61,10 @@ def checks(
         message=_some(missing) if missing else "all that it names exists",
         observed_generation=generation,
     )
-    below, beyond = list(_exceeded_by_children(state, known)), list(_beyond_cluster(state, known))
+    below, beyond = (
+        list(_exceeded_by_children(occupancy, known)),
+        list(_beyond_cluster(occupancy, known)),
+    )
     reason = "ExceededBelow" if below else "ExceedsCluster" if beyond else "Covered"
     found = _some([*below, *beyond]) if below or beyond else "there is what its quotas promise"
     yield desired_condition(
@@ -73,8 +76,8 @@ def checks(
     )
 
 
-def _missing_classes(state: State, queue: Queue) -> Iterator[str]:
-    classes = state.occupancy.feed.classes
+def _missing_classes(occupancy: Occupancy, queue: Queue) -> Iterator[str]:
+    classes = occupancy.feed.classes
     for resource in queue.entitlements:
         if isinstance(resource, DevicesOf) and resource.device_class not in classes:
             name = resource.device_class
@@ -87,12 +90,12 @@ def _missing_namespaces(access: QueueAccess) -> Iterator[str]:
         yield f"namespace {name} does not exist: create it, or remove it from spec.namespaces"
 
 
-def _exceeded_by_children(state: State, queue: Queue) -> Iterator[str]:
+def _exceeded_by_children(occupancy: Occupancy, queue: Queue) -> Iterator[str]:
     """The resources of which the queues below a queue have more quota than itself."""
-    tree = state.occupancy.tree
+    tree = occupancy.tree
     below = tree.children.get(queue.name, ())
-    for resource, quota in _quotas(state, queue):
-        together = _together(state, below, resource)
+    for resource, quota in _quotas(occupancy, queue):
+        together = _together(occupancy, below, resource)
         if together > quota:
             yield (
                 f"{describe(resource)}: the queues below it have a quota of "
@@ -101,13 +104,13 @@ def _exceeded_by_children(state: State, queue: Queue) -> Iterator[str]:
             )
 
 
-def _beyond_cluster(state: State, queue: Queue) -> Iterator[str]:
+def _beyond_cluster(occupancy: Occupancy, queue: Queue) -> Iterator[str]:
     """The resources of which the cluster has less than a queue without a parent promises."""
     if queue.parent is not None:
         return
-    for resource, quota in _quotas(state, queue):
-        total = cluster_total(state, resource)
-        together = _together(state, state.occupancy.tree.children[""], resource)
+    for resource, quota in _quotas(occupancy, queue):
+        total = cluster_total(occupancy, resource)
+        together = _together(occupancy, occupancy.tree.children[""], resource)
         if quota and together > total:
             yield (
                 f"{describe(resource)}: the queues without a parent have a quota of "
@@ -117,17 +120,17 @@ def _beyond_cluster(state: State, queue: Queue) -> Iterator[str]:
             )
 
 
-def _quotas(state: State, queue: Queue) -> Iterator[tuple[Resource, int]]:
+def _quotas(occupancy: Occupancy, queue: Queue) -> Iterator[tuple[Resource, int]]:
     """The quotas that a queue names, if it is not closed."""
-    if state.occupancy.tree.closed_by(queue.name) is None:
+    if occupancy.tree.closed_by(queue.name) is None:
         for resource, entitlement in queue.entitlements.items():
             if entitlement.quota is not None:
                 yield resource, entitlement.quota
 
 
-def _together(state: State, queues: Iterable[str], resource: Resource) -> int:
-    at = state.occupancy.tree.index[resource]
-    return sum(state.occupancy.tree.quotas(name)[at] or 0 for name in queues)
+def _together(occupancy: Occupancy, queues: Iterable[str], resource: Resource) -> int:
+    at = occupancy.tree.index[resource]
+    return sum(occupancy.tree.quotas(name)[at] or 0 for name in queues)
 
 
 def _some(findings: Sequence[str]) -> str:

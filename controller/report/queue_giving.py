@@ -12,7 +12,7 @@ from controller.api.condition import StatusCondition, desired_condition
 from controller.engine.model.plan import Action, Plan
 from controller.engine.model.pod import Evicting, Placed
 from controller.engine.model.reason import NoVictims
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 GIVES_BACK: Final = "GivesBack"
 """The condition that holds if nothing keeps a queue from giving back what others reclaim."""
@@ -32,17 +32,17 @@ class Holdup:
 NO_HOLDUP: Final = Holdup()
 
 
-def holdups(state: State, plan: Plan) -> Mapping[str, Holdup]:
+def holdups(occupancy: Occupancy, plan: Plan) -> Mapping[str, Holdup]:
     """By queue: what keeps it from giving back. Queues that nothing keeps are left out."""
     guarded = _guarded(plan)
     budgets, nodes = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for key, hold in state.occupancy.holds.items():
-        pod = state.occupancy.pods[key]
+    for key, hold in occupancy.holds.items():
+        pod = occupancy.pods[key]
         match pod.state:
             case Evicting(stuck=True, lingers=False):
                 nodes[hold.queue].add(hold.node)
             case Placed() if pod.budgets and hold.queue in guarded:
-                spent = (name for name in pod.budgets if state.occupancy.budgets.get(name, 0) < 1)
+                spent = (name for name in pod.budgets if occupancy.budgets.get(name, 0) < 1)
                 budgets[hold.queue].update(spent)
     return {
         queue: Holdup(tuple(sorted(budgets[queue])), tuple(sorted(nodes[queue])))

@@ -14,6 +14,7 @@ from controller.engine.model.plan import Plan
 from controller.engine.model.queue import EVICT_ANNOTATION, Queue
 from controller.engine.model.reason import CutOffQueue
 from controller.engine.model.resource import Resource, describe, write_amount
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.state import State
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess, checks
 from controller.report.queue_giving import NO_HOLDUP, Holdup, gives_back
@@ -53,7 +54,7 @@ def count_groups(state: State) -> Mapping[str, GroupCounts]:
         has_place = any(
             state.occupancy.is_active(pod) for pods in members.by_set.values() for pod in pods
         )
-        if has_place and fullness(state, group) is not Fullness.BELOW_MINIMUM:
+        if has_place and fullness(state.occupancy, group) is not Fullness.BELOW_MINIMUM:
             running.update(state.occupancy.tree.paths[group.queue])
         elif key in state.waiting:
             pending.update(state.occupancy.tree.paths[group.queue])
@@ -61,7 +62,7 @@ def count_groups(state: State) -> Mapping[str, GroupCounts]:
 
 
 def queue_status(
-    state: State,
+    occupancy: Occupancy,
     plan: Plan,
     queue: str,
     groups: GroupCounts,
@@ -79,32 +80,32 @@ def queue_status(
     holdup: what keeps it from giving back, by `holdups`.
     generation: that of the Queue object that was decided on.
     """
-    conditions = [_active(state, queue, use, access, generation)]
-    if queue in state.occupancy.tree.queues:
-        conditions += checks(state, queue, access, generation)
+    conditions = [_active(occupancy, queue, use, access, generation)]
+    if queue in occupancy.tree.queues:
+        conditions += checks(occupancy, queue, access, generation)
         conditions.append(gives_back(holdup, generation))
     return QueueStatus(
-        resources=tuple(amounts.status() for amounts in queue_amounts(state, plan, queue)),
+        resources=tuple(amounts.status() for amounts in queue_amounts(occupancy, plan, queue)),
         groups=groups,
         conditions=tuple(conditions),
     )
 
 
-def queue_amounts(state: State, plan: Plan, name: str) -> tuple[ResourceAmounts, ...]:
+def queue_amounts(occupancy: Occupancy, plan: Plan, name: str) -> tuple[ResourceAmounts, ...]:
     """Returns the resources that a queue names, has or waits for, at most `MOST_RESOURCES`."""
-    return tuple(islice(_amounts(state, plan, name), MOST_RESOURCES))
+    return tuple(islice(_amounts(occupancy, plan, name), MOST_RESOURCES))
 
 
-def _amounts(state: State, plan: Plan, name: str) -> Iterator[ResourceAmounts]:
-    queue = state.occupancy.tree.queues.get(name)
+def _amounts(occupancy: Occupancy, plan: Plan, name: str) -> Iterator[ResourceAmounts]:
+    queue = occupancy.tree.queues.get(name)
     if queue is None:
         return
     allocated, requested = (
-        state.occupancy.accounts.allocated[name],
-        state.occupancy.accounts.requested[name],
+        occupancy.accounts.allocated[name],
+        occupancy.accounts.requested[name],
     )
     shares = plan.fair_shares.get(name, {})
-    for at, resource in enumerate(state.occupancy.tree.resources):
+    for at, resource in enumerate(occupancy.tree.resources):
         # More may be allocated than is asked for: pods that end have no request any more.
         pending = max(0, requested[at] - allocated[at])
         if resource in queue.entitlements or allocated[at] or pending:
@@ -113,9 +114,9 @@ def _amounts(state: State, plan: Plan, name: str) -> Iterator[ResourceAmounts]:
 
 
 def _active(
-    state: State, queue: str, use: QueueUse | None, access: QueueAccess, generation: int
+    occupancy: Occupancy, queue: str, use: QueueUse | None, access: QueueAccess, generation: int
 ) -> StatusCondition:
-    tree = state.occupancy.tree
+    tree = occupancy.tree
     if queue in tree.cut_off:
         why = CutOffQueue(queue, *tree.cut_off[queue])
         return _inactive("CutOff", f"{why}; {why.remedy}", generation)

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 _NAMED: Final = 3
 
@@ -23,39 +23,40 @@ class QueueUse:
         return f"{named} and {more} more" if more > 0 else named
 
 
-def queues_in_use(state: State) -> AbstractSet[str]:
+def queues_in_use(occupancy: Occupancy) -> AbstractSet[str]:
     """The queues to which something is charged, and those above them."""
     return _with_those_above(
-        state, {name for pod in _holding(state) if (name := _queue_of(state, pod)) is not None}
+        occupancy,
+        {name for pod in _holding(occupancy) if (name := _queue_of(occupancy, pod)) is not None},
     )
 
 
-def use_of_closed_queues(state: State) -> Mapping[str, QueueUse]:
+def use_of_closed_queues(occupancy: Occupancy) -> Mapping[str, QueueUse]:
     """By closed queue: which groups hold it. Queues that nothing holds are left out."""
-    closed = {name for name, queue in state.occupancy.tree.queues.items() if queue.is_closed}
+    closed = {name for name, queue in occupancy.tree.queues.items() if queue.is_closed}
     if not closed:
         return {}
     found: dict[str, dict[str, None]] = {}
-    for key in _holding(state):
-        group = state.occupancy.pods[key].group
-        for name in state.occupancy.tree.paths.get(_queue_of(state, key) or "", ()):
+    for key in _holding(occupancy):
+        group = occupancy.pods[key].group
+        for name in occupancy.tree.paths.get(_queue_of(occupancy, key) or "", ()):
             if name in closed and group is not None:
                 found.setdefault(name, {})[group] = None
     return {name: QueueUse(tuple(sorted(groups))) for name, groups in found.items()}
 
 
-def _holding(state: State) -> Iterable[str]:
+def _holding(occupancy: Occupancy) -> Iterable[str]:
     """The pods that hold a place, or still leave it."""
-    yield from state.occupancy.holds
-    for leaving in state.occupancy.leaving.values():
+    yield from occupancy.holds
+    for leaving in occupancy.leaving.values():
         yield from leaving
 
 
-def _queue_of(state: State, pod: str) -> str | None:
+def _queue_of(occupancy: Occupancy, pod: str) -> str | None:
     """The queue that the group of a pod names, whether it is in the tree or not."""
-    group = state.occupancy.groups.get(state.occupancy.pods[pod].group or "")
+    group = occupancy.groups.get(occupancy.pods[pod].group or "")
     return None if group is None else group.queue
 
 
-def _with_those_above(state: State, names: Iterable[str]) -> AbstractSet[str]:
-    return {above for name in names for above in state.occupancy.tree.paths.get(name, (name,))}
+def _with_those_above(occupancy: Occupancy, names: Iterable[str]) -> AbstractSet[str]:
+    return {above for name in names for above in occupancy.tree.paths.get(name, (name,))}

@@ -275,7 +275,7 @@ class Loop:
         Whether there were any.
         """
         mirror = self._mirror
-        is_needed = cache(partial(devices_are_needed, mirror.state, self._plan))
+        is_needed = cache(partial(devices_are_needed, mirror.state.occupancy, self._plan))
         judged = list(verdicts(mirror, self._now(), self._verdict_seconds, is_needed=is_needed))
         followed = [
             mirror.set_aside.attempt_when_due(

@@ -34,7 +34,7 @@ class Allocating:
 
     def attempt(self, group: Group) -> Outcome:
         """Places the next chunk of a group, if its queue lets it and there is room."""
-        held = held_by_refusal(self._state, group)
+        held = held_by_refusal(self._state.occupancy, group)
         outcome = self._attempt(group) if held is None else Refused(held)
         match outcome:
             case Refused(reason=NoRoom() | NoDomain()):
@@ -47,13 +47,13 @@ class Allocating:
 
     def _attempt(self, group: Group) -> Outcome:
         state = self._state
-        chunk = next_chunk(state, group)
+        chunk = next_chunk(state.occupancy, group)
         if chunk is None:
             return Enough()
         if not isinstance(chunk, PlacementUnit):
             return Refused(chunk)
-        asked = asked_by(state, chunk)
-        over = refusal(state, group.queue, asked, preemptible=group.preemptible)
+        asked = asked_by(state.occupancy, chunk)
+        over = refusal(state.occupancy, group.queue, asked, preemptible=group.preemptible)
         if over is not None:
             return Refused(over)
         policy = policy_of(state, group)
@@ -78,16 +78,16 @@ class Allocating:
     ) -> Sequence[Taken] | Reason:
         """Gives a chunk its places, unless its queues or reservations of others forbid them."""
         state = self._state
-        before, mark = balance(state, group.queue), state.occupancy.mark()
+        before, mark = balance(state.occupancy, group.queue), state.occupancy.mark()
         taken = self._place(chunk, policy)
         if not isinstance(taken, Sequence):
             return taken
-        exceeded = excess(state, before)
+        exceeded = excess(state.occupancy, before)
         if isinstance(exceeded, TooManyGpus):
             state.occupancy.rollback(mark)
-            again = self._place(chunk, policy, nodes_of_firm_gpus(state, exceeded.queue))
+            again = self._place(chunk, policy, nodes_of_firm_gpus(state.occupancy, exceeded.queue))
             if isinstance(again, Sequence):
-                taken, exceeded = again, excess(state, before)
+                taken, exceeded = again, excess(state.occupancy, before)
         reason = exceeded or self._reservations.delayed_by(group)
         if reason is not None:
             state.occupancy.rollback(mark)

@@ -6,17 +6,17 @@ from typing import NamedTuple, TypeAlias
 from carina_dra.allocator.usage import PoolId
 from controller.engine.model.reason import OverLimit, OverQuota, TooManyGpus, UncountedGpus
 from controller.engine.model.resource import Amounts
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 
 def refusal(
-    state: State, queue: str, asked: Amounts, *, preemptible: bool
+    occupancy: Occupancy, queue: str, asked: Amounts, *, preemptible: bool
 ) -> OverLimit | OverQuota | None:
     """Why a queue, or one above it, does not let a group have more; None if they do.
 
     Only resources of which it asks for some matter.
     """
-    tree, accounts = state.occupancy.tree, state.occupancy.accounts
+    tree, accounts = occupancy.tree, occupancy.accounts
     for name in tree.paths[queue]:
         allocated, firm = accounts.allocated[name], accounts.firm[name]
         quotas, limits = tree.quotas(name), tree.limits(name)
@@ -47,18 +47,18 @@ Balance: TypeAlias = Mapping[str, QueueAccount]
 """The accounts of a queue and of those above it."""
 
 
-def balance(state: State, queue: str) -> Balance:
+def balance(occupancy: Occupancy, queue: str) -> Balance:
     """What a queue and those above it have now."""
-    return {name: _account(state, name) for name in state.occupancy.tree.paths[queue]}
+    return {name: _account(occupancy, name) for name in occupancy.tree.paths[queue]}
 
 
 def excess(
-    state: State, before: Balance
+    occupancy: Occupancy, before: Balance
 ) -> OverLimit | OverQuota | TooManyGpus | UncountedGpus | None:
     """What has been exceeded since then: devices may count more than was asked for."""
-    tree = state.occupancy.tree
+    tree = occupancy.tree
     for name, was in before.items():
-        now = _account(state, name)
+        now = _account(occupancy, name)
         if now.uncounted > was.uncounted:
             return UncountedGpus(name)
         quotas, kept, limits = tree.quotas(name), tree.kept_quotas(name), tree.limits(name)
@@ -75,14 +75,14 @@ def excess(
     return None
 
 
-def nodes_of_firm_gpus(state: State, queue: str) -> frozenset[str]:
+def nodes_of_firm_gpus(occupancy: Occupancy, queue: str) -> frozenset[str]:
     """The nodes with GPUs of which groups of a queue that are not preemptible have parts."""
-    pools = {PoolId(gpu.driver, gpu.pool) for gpu in state.occupancy.accounts.firm_gpus(queue)}
-    return frozenset(node for pool in pools for node in state.occupancy.cluster.nodes_of(pool))
+    pools = {PoolId(gpu.driver, gpu.pool) for gpu in occupancy.accounts.firm_gpus(queue)}
+    return frozenset(node for pool in pools for node in occupancy.cluster.nodes_of(pool))
 
 
-def _account(state: State, name: str) -> QueueAccount:
-    accounts = state.occupancy.accounts
+def _account(occupancy: Occupancy, name: str) -> QueueAccount:
+    accounts = occupancy.accounts
     return QueueAccount(
         accounts.allocated[name],
         accounts.firm[name],

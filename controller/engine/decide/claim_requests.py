@@ -9,8 +9,8 @@ from carina_dra.resource import ResourceClaim
 from carina_dra.step_budget import StepBudget
 from controller.engine.model.reason import BadClaim
 from controller.engine.state.asking import expressions_of
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.remembered import Remembered
-from controller.engine.state.state import State
 
 
 class _Price(NamedTuple):
@@ -24,16 +24,16 @@ class _Price(NamedTuple):
 class ClaimRequests:
     """The checked requests of claims."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, occupancy: Occupancy) -> None:
+        self._occupancy = occupancy
         self._known: Remembered[tuple[str, ...], PlacementRequest | BadClaim] = Remembered(
-            lambda: len(state.occupancy.claims) + len(state.occupancy.pods)
+            lambda: len(occupancy.claims) + len(occupancy.pods)
         )
         self._class_moment = -1
         self._payer: StepBudget | None = None
         self._paid: set[str] = set()
         """The UIDs of claims, and the expressions, that the last budget has paid for."""
-        self._prices: Remembered[str, _Price] = Remembered(lambda: len(state.occupancy.claims))
+        self._prices: Remembered[str, _Price] = Remembered(lambda: len(occupancy.claims))
         """By the UID of a claim: what it costs to check it."""
 
     def forget(self) -> None:
@@ -48,8 +48,8 @@ class ClaimRequests:
         Raises:
             OutOfStepsError: the budget does not suffice to check them.
         """
-        if self._class_moment != self._state.occupancy.devices.class_moment:
-            self._class_moment = self._state.occupancy.devices.class_moment
+        if self._class_moment != self._occupancy.devices.class_moment:
+            self._class_moment = self._occupancy.devices.class_moment
             self._known.clear()
         self._pay(claims, budget)
         key = tuple(claim.metadata.uid or claim.key for claim in claims)
@@ -58,8 +58,8 @@ class ClaimRequests:
             try:
                 known = PlacementRequest.of(
                     claims,
-                    self._state.occupancy.devices.classes,
-                    self._state.occupancy.cluster.features,
+                    self._occupancy.devices.classes,
+                    self._occupancy.cluster.features,
                 )
             except AllocationError as error:
                 known = BadClaim("", str(error))

@@ -115,9 +115,9 @@ class Engine:
 
     def _is_broken(self, key: str, isolation: Isolation) -> bool:
         group = self._state.occupancy.groups.get(key)
-        if group is None or not has_active(self._state, key):
+        if group is None or not has_active(self._state.occupancy, key):
             return False
-        return isolation.run(group, partial(is_satisfied, self._state, group)) is False
+        return isolation.run(group, partial(is_satisfied, self._state.occupancy, group)) is False
 
 
 class _Cycle:
@@ -132,7 +132,7 @@ class _Cycle:
         self._shares = shares
         self._broken = broken
         self._first_step = trial.places.steps
-        self._fair_shares = fair_shares(self._state, shares)
+        self._fair_shares = fair_shares(self._state.occupancy, shares)
         self._refusals = still_refused(self._state.memory, self._fair_shares)
         self._reasons: dict[str, list[Reason]] = {}
         self._cursors: dict[str, Cursor] = {}
@@ -334,7 +334,7 @@ class _Cycle:
         late: tuple[Callable[[Group], bool], list[Group]] | None,
     ) -> None:
         """Tries groups in their order; those that come late are kept for later."""
-        turns = QueueOrder(self._state, self._shares, groups, self._isolation)
+        turns = QueueOrder(self._state.occupancy, self._shares, groups, self._isolation)
         while not self._is_over() and (group := turns.pop()) is not None:
             if self._isolation.time.is_overdrawn(group):
                 self._held_back.add(group.key)
@@ -404,7 +404,7 @@ class _Cycle:
             }
             asked_again |= behind
             self._wake_at(state.now if behind else None)
-        new = tuple(places_to_keep(state, trial.placed.items(), trial.evictions.values()))
+        new = tuple(places_to_keep(state.occupancy, trial.placed.items(), trial.evictions.values()))
         moves = {kept_place.pod for kept_place in new}
         for kept_place in (*self._kept_places, *new):
             self._wake_at(kept_place.until)

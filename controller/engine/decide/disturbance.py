@@ -8,7 +8,7 @@ from controller.engine.decide.placement_unit import is_satisfied
 from controller.engine.model.group import Group
 from controller.engine.model.pod import Placed, Pod
 from controller.engine.state.members import order_of_pod
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 NOBODY_FALLS: Final = -(1 << 63)
 """Stands for a priority lower than any."""
@@ -48,7 +48,9 @@ class Disturbance(NamedTuple):
     """Of these pods, the oldest first: it is least where they are young."""
 
 
-def disturbance(state: State, evicted: Iterable[EvictionUnit], fairness: FairGiving) -> Disturbance:
+def disturbance(
+    occupancy: Occupancy, evicted: Iterable[EvictionUnit], fairness: FairGiving
+) -> Disturbance:
     """How much is disturbed in a trial by who has been evicted."""
     of_group: dict[str, list[Pod]] = {}
     for unit in evicted:
@@ -57,13 +59,13 @@ def disturbance(state: State, evicted: Iterable[EvictionUnit], fairness: FairGiv
     priority = NOBODY_FALLS
     ages: list[Age] = []
     for key, pods in of_group.items():
-        group = state.occupancy.groups[key]
-        left = sum(pod.key not in state.occupancy.holds for pod in pods)
+        group = occupancy.groups[key]
+        left = sum(pod.key not in occupancy.holds for pod in pods)
         gone += left
-        if left and not is_satisfied(state, group):
+        if left and not is_satisfied(occupancy, group):
             falling += 1
             priority = max(priority, group.priority)
-        known = ages_of(state, group)
+        known = ages_of(occupancy, group)
         ages += (known[pod.key] for pod in pods)
     return Disturbance(
         falling > 0, fairness, priority, gone, falling, len(ages), oldest_first(ages)
@@ -75,11 +77,11 @@ def oldest_first(ages: Iterable[Age]) -> tuple[Age, ...]:
     return tuple(sorted(ages, reverse=True))
 
 
-def ages_of(state: State, group: Group) -> Mapping[str, Age]:
+def ages_of(occupancy: Occupancy, group: Group) -> Mapping[str, Age]:
     """The ages of the pods of a group that run, by pod."""
     pods = (
-        state.occupancy.pods[key]
-        for of_set in state.occupancy.members[group.key].by_set.values()
+        occupancy.pods[key]
+        for of_set in occupancy.members[group.key].by_set.values()
         for key in of_set
     )
     running = sorted((pod for pod in pods if isinstance(pod.state, Placed)), key=order_of_pod)

@@ -24,8 +24,8 @@ class Domains:
 
     def of(self, topology: str, level: str) -> Mapping[Domain, frozenset[str]]:
         """The nodes of each domain of a level; those that lack a label are in none."""
-        if self._moment != self._state.node_moment:
-            self._moment = self._state.node_moment
+        if self._moment != self._state.occupancy.capacity.moment:
+            self._moment = self._state.occupancy.capacity.moment
             self._forget()
         known = self._by_level.get((topology, level))
         if known is None:

@@ -10,7 +10,7 @@ from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group, is_satisfied
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Evicting, Placed
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 _AT_ONCE: Final = 16
 """No further group goes while this many pods of emptied queues are leaving."""
@@ -30,7 +30,7 @@ def evict_drained(trial: Trial, isolation: Isolation) -> None:
     if not emptied:
         return
     groups = [group for group in state.occupancy.groups.values() if group.queue in emptied]
-    leaving = sum(_leaving(state, group.key) for group in groups)
+    leaving = sum(_leaving(state.occupancy, group.key) for group in groups)
     for group in sorted(groups, key=_rank):
         if leaving >= _AT_ONCE:
             break
@@ -47,9 +47,9 @@ def _evict(trial: Trial, group: Group) -> int:
     None if it would keep less than it needs: such a part is of no use, and holds its devices.
     """
     state = trial.state
-    if not has_active(state, group.key):
+    if not has_active(state.occupancy, group.key):
         return 0
-    pods = [pod for pod in active_pods(state, group.key) if isinstance(pod.state, Placed)]
+    pods = [pod for pod in active_pods(state.occupancy, group.key) if isinstance(pod.state, Placed)]
     mark = state.occupancy.mark()
     gone, stay = [], Counter[str]()
     for pod in pods:
@@ -66,10 +66,10 @@ def _evict(trial: Trial, group: Group) -> int:
     return len(gone)
 
 
-def _leaving(state: State, group: str) -> int:
+def _leaving(occupancy: Occupancy, group: str) -> int:
     """How many pods of a group are leaving. Those that do not end hold nobody up."""
-    members = state.occupancy.members.get(group)
+    members = occupancy.members.get(group)
     if members is None:
         return 0
-    states = (state.occupancy.pods[pod].state for pods in members.by_set.values() for pod in pods)
+    states = (occupancy.pods[pod].state for pods in members.by_set.values() for pod in pods)
     return sum(isinstance(each, Evicting) and not each.stuck for each in states)

@@ -141,7 +141,9 @@ class Eligibility:
         """How many of other queues have to give before this one, as things are in the trial."""
         if self.action is not Action.RECLAIM:
             return 0
-        return sum(gives_before(self._state, self._shares, other, queue) for other in others)
+        return sum(
+            gives_before(self._state.occupancy, self._shares, other, queue) for other in others
+        )
 
     def is_below(self, queue: str) -> bool:
         """Whether a queue that gives, or one up to its side, has less than it may count on."""

@@ -49,7 +49,7 @@ class MakingRoom:
         self._shares = shares
         self._action = action
         self._limit = limit
-        self._ranks = givers(trial.state, shares)
+        self._ranks = givers(trial.state.occupancy, shares)
         self._victims: dict[Hashable, Victims] = {}
         self._refused: dict[Hashable, Reason] = {}
         """By what is asked for, and by which kind of group: evictions do not make room."""
@@ -81,7 +81,7 @@ class MakingRoom:
         held = evicts_none_by_refusal(group) or self._delay(group)
         if held is not None:
             return Refused(held)
-        chunk = next_chunk(state, group)
+        chunk = next_chunk(state.occupancy, group)
         if chunk is None:
             return Enough()
         if not isinstance(chunk, PlacementUnit):
@@ -94,7 +94,7 @@ class MakingRoom:
         if kind is not None and asker in self._refused:
             self.guarded.refuse(group, self._guarded_by.get(asker, ()))
             return Refused(_about(self._refused[asker], chunk))
-        asked = asked_by(state, chunk)
+        asked = asked_by(state.occupancy, chunk)
         eligibility = Eligibility(state, self._shares, group, asked, self._action)
         unfair = eligibility.may_reclaim()
         if unfair is not None:
@@ -110,7 +110,7 @@ class MakingRoom:
     ) -> Reason | Enough | None:
         """Gives a chunk its places with the evictions that it takes; why not, if not."""
         state, group = self._state, eligibility.group
-        before, mark = balance(state, group.queue), state.occupancy.mark()
+        before, mark = balance(state.occupancy, group.queue), state.occupancy.mark()
         cursor = self._known_cursor(group)
         hunt = self._hunt(eligibility, policy, cursor)
         taken = self._run(hunt, chunk, asked)
@@ -127,7 +127,7 @@ class MakingRoom:
             state.occupancy.rollback(mark)
             return Enough()  # there is room, which needs no evictions: the next cycle uses it
         self._wait(hunt, taken)
-        over = excess(state, before) or eligibility.exceeds_share(hunt.has)
+        over = excess(state.occupancy, before) or eligibility.exceeds_share(hunt.has)
         if over is not None:
             state.occupancy.rollback(mark)
             return over

@@ -120,7 +120,7 @@ class Evictor:
                 for pod in self.evicted.pods_of(group)
                 if pod.key not in self._state.occupancy.holds
             ]
-            if pods and not is_satisfied(self._state, group):
+            if pods and not is_satisfied(self._state.occupancy, group):
                 yield EvictionUnit(group, tuple(pods), must_move=False)
             else:
                 yield from (EvictionUnit(group, (pod,), must_move=False) for pod in pods)

@@ -77,7 +77,7 @@ class ExpectedRoom:
 
     def _earliest(self, group: Group) -> ExpectedPlaces | None:
         state = self._state
-        chunk = next_chunk(state, group)
+        chunk = next_chunk(state.occupancy, group)
         if not isinstance(chunk, PlacementUnit):
             return None
         endings = self._endings(None)
@@ -116,7 +116,7 @@ class ExpectedRoom:
         """
         taken = [
             (pod, self._trial.placed[pod.key].place)
-            for pod in active_pods(self._state, newcomer.key)
+            for pod in active_pods(self._state.occupancy, newcomer.key)
             if pod.key in self._trial.placed
         ]
         nodes = {place.node for _, place in taken}
@@ -182,7 +182,7 @@ class ExpectedRoom:
         return [
             (end, pods)
             for end, ending in groupby(coming, itemgetter(0))
-            if (pods := [pod for _, key in ending for pod in active_pods(state, key)])
+            if (pods := [pod for _, key in ending for pod in active_pods(state.occupancy, key)])
         ]
 
     def _first_enough(self, chunk: PlacementUnit, endings: Sequence[_Ending]) -> int | None:
@@ -218,7 +218,7 @@ class ExpectedRoom:
         Those who start meanwhile seldom touch such places, and are not looked at twice.
         """
         state = self._state
-        chunk = next_chunk(state, group)
+        chunk = next_chunk(state.occupancy, group)
         if not isinstance(chunk, PlacementUnit):
             return ExpectedPlaces(at, {}, frozenset())  # it needs none
         taker = Assigner(self._trial, policy_of(state, group), _unknown)

@@ -79,8 +79,8 @@ class ExtendedResources:
     def _by_offer(self, pod: Pod) -> Mapping[frozenset[str], frozenset[str]]:
         """The nodes by which of the pod's resources they offer; those that offer most first."""
         state = self._state
-        if self._moment != state.node_moment:
-            self._moment = state.node_moment
+        if self._moment != state.occupancy.capacity.moment:
+            self._moment = state.occupancy.capacity.moment
             self._divided.clear()
         names = tuple(name for name, _ in pod.planned)
         known = self._divided.get(names)

@@ -223,4 +223,4 @@ def keep_together(trial: Trial, isolation: Isolation) -> None:
 
 def _stands_now(trial: Trial, group: Group) -> bool:
     """Whether a group has its minimum without those of its pods that wait."""
-    return not has_nominated(trial.state, group) or stands(trial.state, group)
+    return not has_nominated(trial.state.occupancy, group) or stands(trial.state.occupancy, group)

@@ -16,14 +16,14 @@ from controller.engine.decide.placement_unit import (
 from controller.engine.decide.victims import Victims
 from controller.engine.model.group import Group
 from controller.engine.model.pod import Pod
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 
 class Giving:
     """What each victim of one search gives next, as things are in the trial."""
 
-    def __init__(self, state: State, eligibility: Eligibility, victims: Victims) -> None:
-        self._state = state
+    def __init__(self, occupancy: Occupancy, eligibility: Eligibility, victims: Victims) -> None:
+        self._occupancy = occupancy
         self._eligibility = eligibility
         self._victims = victims
         self.spared: frozenset[str] = frozenset()
@@ -33,7 +33,7 @@ class Giving:
 
     def least(self, group: Group, node: str | None = None) -> tuple[Pod, ...]:
         """The least that can be evicted of a group, on a node or anywhere; () if it is safe."""
-        hastened_pods = hastened(self._state, self._eligibility, group, node)
+        hastened_pods = hastened(self._occupancy, self._eligibility, group, node)
         return hastened_pods or next(self._surplus(group, node), ()) or self._whole(group)
 
     def rests(self, group: Group) -> bool:
@@ -64,7 +64,7 @@ class Giving:
             left = []
             while ranked:
                 rank, key = heappop(ranked)
-                group = self._state.occupancy.groups[key]
+                group = self._occupancy.groups[key]
                 now = self._victims.rank(group)
                 if now != rank:  # it has shrunk to its minimum
                     heappush(ranked, (now, key))
@@ -76,19 +76,19 @@ class Giving:
                     continue
                 yield EvictionUnit(group, pods, must_move=False)
                 has_changed = True
-                if has_active(self._state, key):
+                if has_active(self._occupancy, key):
                     heappush(ranked, (self._victims.rank(group), key))
 
     def _surplus(self, group: Group, node: str | None) -> Iterator[tuple[Pod, ...]]:
         """What a group can lose, each by itself, and have its minimum before any of it waits."""
-        waits = has_nominated(self._state, group)
-        for pods in surplus(self._state, group, node):
-            if not waits or stands(self._state, group, pods):
+        waits = has_nominated(self._occupancy, group)
+        for pods in surplus(self._occupancy, group, node):
+            if not waits or stands(self._occupancy, group, pods):
                 yield pods
 
     def _whole(self, group: Group) -> tuple[Pod, ...]:
         """All pods of a group, unless it is safe."""
-        return () if self.is_safe(group) else tuple(active_pods(self._state, group.key))
+        return () if self.is_safe(group) else tuple(active_pods(self._occupancy, group.key))
 
     def _wake_at(self, time: float) -> None:
         self.wake = time if self.wake is None else min(self.wake, time)

@@ -89,7 +89,7 @@ class Improvement:
         known = None if taken is None else self._known(taken, has)
         if taken is not None and known is None:
             return taken  # it cannot be done again
-        least = None if known is None else disturbance(self._state, known.units, FAIR)
+        least = None if known is None else disturbance(self._state.occupancy, known.units, FAIR)
         gone = tuple(self._evictor.gone())
         self._evictor.undo(mark)
         with self._beyond_the_attempt():
@@ -106,7 +106,10 @@ class Improvement:
     ) -> Sequence[Taken] | None:
         """A plan that disturbs less than the known one, carried out; None if there is none."""
         group = self._eligibility.group
-        if refusal(self._state, group.queue, asked, preemptible=group.preemptible) is not None:
+        if (
+            refusal(self._state.occupancy, group.queue, asked, preemptible=group.preemptible)
+            is not None
+        ):
             return None  # others have to go whatever room there is
         nodes = self._nodes(chunk, known)
         if self._eligibility.action is Action.CONSOLIDATE and not self._is_free(chunk, nodes):
@@ -215,7 +218,7 @@ class Improvement:
                 len(of_set) for group_pods in members for of_set in group_pods.by_set.values()
             )
             self._places.spend(pods // _PODS_A_STEP)
-            found = disturbance(self._state, self._evictor.evicted, FAIR)
+            found = disturbance(self._state.occupancy, self._evictor.evicted, FAIR)
         finally:
             self._evictor.undo(mark)
         return found._replace(fairness=few.fairness(plan.gone) or UNFAIR)

@@ -16,6 +16,7 @@ from controller.engine.decide.promise import keep_all
 from controller.engine.decide.trial import Decided, Trial
 from controller.engine.model.plan import Eviction, KeptPlace, Nomination
 from controller.engine.model.pod import Evicting, Placed, Pod
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.state import State
 
 
@@ -35,22 +36,24 @@ def keep_places(trial: Trial, isolation: Isolation) -> tuple[KeptPlace, ...]:
         isolation.run_within_limit(group, partial(keep_all, trial, group, nominations))
         taken.update(kept.pod for kept, pod in by_group[key] if pod.key in trial.placed)
     left = [kept for kept in lasting if kept.pod not in taken]
-    return tuple(kept for kept in _affordable(state, left) if _keep(state, kept))
+    return tuple(
+        kept for kept in _affordable(state.occupancy, left) if _keep(state.occupancy, kept)
+    )
 
 
 def places_to_keep(
-    state: State, placed: Iterable[tuple[str, Decided]], evictions: Iterable[Eviction]
+    occupancy: Occupancy, placed: Iterable[tuple[str, Decided]], evictions: Iterable[Eviction]
 ) -> Iterator[KeptPlace]:
     """The places that evicted pods have got in the same plan, if their owners replace them."""
     evicted = {eviction.pod for eviction in evictions}
     for key, decided in placed:
-        pod = state.occupancy.pods[key]
+        pod = occupancy.pods[key]
         if key in evicted and pod.line:
             allocations = tuple(
                 (pod.claims.index(claim), allocation)
                 for claim, allocation in decided.place.allocations
             )
-            group = None if pod.group is None else state.occupancy.groups.get(pod.group)
+            group = None if pod.group is None else occupancy.groups.get(pod.group)
             yield KeptPlace(
                 key,
                 pod.line,
@@ -63,25 +66,25 @@ def places_to_keep(
             )
 
 
-def _affordable(state: State, places: Iterable[KeptPlace]) -> list[KeptPlace]:
+def _affordable(occupancy: Occupancy, places: Iterable[KeptPlace]) -> list[KeptPlace]:
     """The places for which queues have room in their limits and quotas, all of them together.
 
     A queue that has given the room to others meanwhile could not start the replacement either.
     """
-    affordable, mark = [], state.occupancy.mark()
+    affordable, mark = [], occupancy.mark()
     for kept in places:
-        if kept.queue not in state.occupancy.tree.paths:
+        if kept.queue not in occupancy.tree.paths:
             affordable.append(kept)
             continue
-        before, place_mark = balance(state, kept.queue), state.occupancy.mark()
+        before, place_mark = balance(occupancy, kept.queue), occupancy.mark()
         allocations = [allocation for _, allocation in kept.allocations]
-        needs = state.occupancy.needs_on(kept.needs, kept.node)
-        state.occupancy.charge_place(kept.queue, needs, allocations, preemptible=kept.preemptible)
-        if excess(state, before) is None:
+        needs = occupancy.needs_on(kept.needs, kept.node)
+        occupancy.charge_place(kept.queue, needs, allocations, preemptible=kept.preemptible)
+        if excess(occupancy, before) is None:
             affordable.append(kept)
         else:
-            state.occupancy.rollback(place_mark)
-    state.occupancy.rollback(mark)
+            occupancy.rollback(place_mark)
+    occupancy.rollback(mark)
     return affordable
 
 
@@ -129,21 +132,21 @@ def _for(kept: KeptPlace, pod: Pod) -> Nomination:
     return Nomination(pod.key, kept.node, allocations)
 
 
-def _keep(state: State, kept: KeptPlace) -> bool:
+def _keep(occupancy: Occupancy, kept: KeptPlace) -> bool:
     """Has nobody else get a place; false if others have it already."""
-    if state.occupancy.rooms[kept.node].lacks(kept.needs) is not None:
+    if occupancy.rooms[kept.node].lacks(kept.needs) is not None:
         return False
-    mark = state.occupancy.mark()
+    mark = occupancy.mark()
     for index, allocation in kept.allocations:
-        if not _reserve(state, kept.node, f"{kept.pod} moves: {index}", allocation):
-            state.occupancy.rollback(mark)
+        if not _reserve(occupancy, kept.node, f"{kept.pod} moves: {index}", allocation):
+            occupancy.rollback(mark)
             return False
-    state.occupancy.keep_room(kept.node, kept.needs)
+    occupancy.keep_room(kept.node, kept.needs)
     return True
 
 
-def _reserve(state: State, node: str, holder: str, allocation: Allocation) -> bool:
-    if not state.occupancy.cluster.fits(allocation):
+def _reserve(occupancy: Occupancy, node: str, holder: str, allocation: Allocation) -> bool:
+    if not occupancy.cluster.fits(allocation):
         return False
-    state.occupancy.keep_devices(node, holder, allocation)
+    occupancy.keep_devices(node, holder, allocation)
     return True

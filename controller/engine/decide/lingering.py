@@ -6,15 +6,15 @@ They count as running until another queue reclaims what they have, which shorten
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.model.group import Group
 from controller.engine.model.pod import Pod
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 
 def hastened(
-    state: State, eligibility: Eligibility, group: Group, node: str | None = None
+    occupancy: Occupancy, eligibility: Eligibility, group: Group, node: str | None = None
 ) -> tuple[Pod, ...]:
     """A pod of a group, on a node or anywhere, that can be made to end sooner; or nothing."""
-    for key in state.occupancy.lingering.get(group.key, ()):
-        is_here = node is None or state.occupancy.holds[key].node == node
-        if is_here and eligibility.can_hasten(state.occupancy.pods[key]):
-            return (state.occupancy.pods[key],)
+    for key in occupancy.lingering.get(group.key, ()):
+        is_here = node is None or occupancy.holds[key].node == node
+        if is_here and eligibility.can_hasten(occupancy.pods[key]):
+            return (occupancy.pods[key],)
     return ()

@@ -35,9 +35,9 @@ def move(
         take = Assigner(trial, policy_of(state, group), _nobody_asks).take
     gang = Gang(trial, take)
     moved = 0
-    while isinstance(chunk := next_chunk(state, group, evicted), PlacementUnit):
-        asked = asked_by(state, chunk)
-        if refusal(state, group.queue, asked, preemptible=group.preemptible) is not None:
+    while isinstance(chunk := next_chunk(state.occupancy, group, evicted), PlacementUnit):
+        asked = asked_by(state.occupancy, chunk)
+        if refusal(state.occupancy, group.queue, asked, preemptible=group.preemptible) is not None:
             break
         taken = gang.place(chunk)
         if not isinstance(taken, Sequence):
@@ -47,7 +47,7 @@ def move(
                 trial.wait(placed.pod)  # until it has left its own place
         wait_together(trial, group, taken)
         moved += len(taken)
-    if (all_pods and moved < len(evicted)) or not is_satisfied(state, group):
+    if (all_pods and moved < len(evicted)) or not is_satisfied(state.occupancy, group):
         state.occupancy.rollback(mark)
         return False
     return True

@@ -10,17 +10,17 @@ from controller.engine.decide.spread import SpreadRules
 from controller.engine.decide.volumes import VolumeRules
 from controller.engine.model.pod import Pod
 from controller.engine.model.reason import BadVolume
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 
 class NodeRules:
     """All rules that depend on more than the node and what it has left."""
 
-    def __init__(self, state: State) -> None:
-        self._nodes = nodes = LabelledNodes(state)
-        self._pods = PodRules(state, nodes)
-        self._spread = SpreadRules(state, nodes)
-        self._volumes = VolumeRules(state, nodes)
+    def __init__(self, occupancy: Occupancy) -> None:
+        self._nodes = nodes = LabelledNodes(occupancy)
+        self._pods = PodRules(occupancy, nodes)
+        self._spread = SpreadRules(occupancy, nodes)
+        self._volumes = VolumeRules(occupancy, nodes)
 
     def reached(self, devices: NodeSelector) -> frozenset[str]:
         """The nodes that can use the devices of a claim; none if the selector is not valid."""

@@ -82,9 +82,9 @@ def occupants(
         group.key: group for node in sorted(nodes) for group in victims.on_node(node, eligibility)
     }
     for group in groups.values():
-        pods = active_pods(state, group.key)
+        pods = active_pods(state.occupancy, group.key)
         trial.places.spend(1 + len(pods) // _PODS_A_STEP)
-        if has_nominated(state, group) or any(
+        if has_nominated(state.occupancy, group) or any(
             pod.key in trial.placed or not isinstance(pod.state, Placed) for pod in pods
         ):
             continue
@@ -97,7 +97,7 @@ def occupants(
         first = len(found.pods)
         if first > MOST:
             break
-        ages = ages_of(state, group)
+        ages = ages_of(state.occupancy, group)
         here = [pod for pod in pods if state.occupancy.holds[pod.key].node in nodes]
         falls = len(pods) - len(here) <= _MOST_ELSEWHERE
         for pod in pods if falls else here:

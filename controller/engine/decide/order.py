@@ -11,8 +11,8 @@ from controller.engine.decide.placement_unit import PlacementUnit, fullness, nex
 from controller.engine.decide.shares import Shares
 from controller.engine.model.group import Group
 from controller.engine.model.resource import Amounts
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.queue_tree import ROOT
-from controller.engine.state.state import State
 
 GroupRank = tuple[int, int, float, str]
 
@@ -38,20 +38,20 @@ class QueueRank(NamedTuple):
     name: str
 
 
-def rank_of_group(state: State, group: Group) -> GroupRank:
+def rank_of_group(occupancy: Occupancy, group: Group) -> GroupRank:
     """The order of the groups of a queue: priority, then who has less than it needs, then age."""
-    return -group.priority, fullness(state, group), group.created, group.key
+    return -group.priority, fullness(occupancy, group), group.created, group.key
 
 
-def rank_of_queue(state: State, shares: Shares, name: str, asked: Amounts) -> QueueRank:
+def rank_of_queue(occupancy: Occupancy, shares: Shares, name: str, asked: Amounts) -> QueueRank:
     """The order of sibling queues, by what the next group of each asks for.
 
     Queues that have more than their fair share of something that the group asks for come last, and
     those come first whose quota covers it. Then count priority, and the dominant share that the
     queue would have: the largest part that it has of what it may count on, over all resources.
     """
-    queue, allocated = state.occupancy.tree.queues[name], state.occupancy.accounts.allocated[name]
-    fair, quotas = shares.fair(name), state.occupancy.tree.quotas(name)
+    queue, allocated = occupancy.tree.queues[name], occupancy.accounts.allocated[name]
+    fair, quotas = shares.fair(name), occupancy.tree.quotas(name)
     allocatable = shares.allocatable(name)
     wanted = [at for at, amount in enumerate(asked) if amount > 0]
     is_over = any(allocated[at] > fair[at] for at in wanted)
@@ -77,9 +77,9 @@ class QueueOrder:
     """The groups that want something, the next one first; the tree of queues as nested heaps."""
 
     def __init__(
-        self, state: State, shares: Shares, groups: Iterable[Group], isolation: Isolation
+        self, occupancy: Occupancy, shares: Shares, groups: Iterable[Group], isolation: Isolation
     ) -> None:
-        self._state = state
+        self._occupancy = occupancy
         self._shares = shares
         self._isolation = isolation
         self._groups: dict[str, list[tuple[GroupRank, Group]]] = {}
@@ -126,19 +126,17 @@ class QueueOrder:
 
     def _entry(self, group: Group) -> tuple[GroupRank, Group] | None:
         """A group with its rank; None if it is set aside, since that has failed."""
-        rank = self._isolation.run(group, partial(rank_of_group, self._state, group))
+        rank = self._isolation.run(group, partial(rank_of_group, self._occupancy, group))
         return None if rank is None else (rank, group)
 
     def _asked_by_first(self, queue: str) -> Amounts | None:
         """What the group asks for whose turn it is below a queue; None if there is none."""
         while (first := self._first(queue)) is not None:
-            asked = self._isolation.run(first, partial(asked_by_next, self._state, first))
+            asked = self._isolation.run(first, partial(asked_by_next, self._occupancy, first))
             if asked is not None:
                 return asked
             if queue != first.queue:
-                return (
-                    self._state.occupancy.accounts.zero
-                )  # what was known of it below has changed since
+                return self._occupancy.accounts.zero  # what was known of it below has changed since
             self._take(queue)
         return None
 
@@ -150,18 +148,18 @@ class QueueOrder:
         return group
 
     def _update(self, leaf: str) -> None:
-        for name in self._state.occupancy.tree.paths[leaf]:
+        for name in self._occupancy.tree.paths[leaf]:
             asked = self._asked_by_first(name)
-            parent = self._state.occupancy.tree.queues[name].parent or ROOT
+            parent = self._occupancy.tree.queues[name].parent or ROOT
             if asked is None:
                 self._current.pop(name, None)
                 self._ranked_by.pop(name, None)
                 continue
-            ranked_by = self._state.occupancy.accounts.moment, asked
+            ranked_by = self._occupancy.accounts.moment, asked
             if self._ranked_by.get(name) == ranked_by:
                 continue
             self._ranked_by[name] = ranked_by
-            entry = rank_of_queue(self._state, self._shares, name, asked), name
+            entry = rank_of_queue(self._occupancy, self._shares, name, asked), name
             self._current[name] = entry
             heappush(self._queues.setdefault(parent, []), entry)
 
@@ -177,14 +175,14 @@ class QueueOrder:
         return self._groups[queue][0][1]
 
 
-def asked_by_next(state: State, group: Group) -> Amounts:
+def asked_by_next(occupancy: Occupancy, group: Group) -> Amounts:
     """What a group asks for with what is placed of it next."""
-    chunk = next_chunk(state, group)
+    chunk = next_chunk(occupancy, group)
     if not isinstance(chunk, PlacementUnit):
-        return state.occupancy.accounts.zero
-    return asked_by(state, chunk)
+        return occupancy.accounts.zero
+    return asked_by(occupancy, chunk)
 
 
-def asked_by(state: State, chunk: PlacementUnit) -> Amounts:
+def asked_by(occupancy: Occupancy, chunk: PlacementUnit) -> Amounts:
     """What the pods of a chunk ask for together; a claim that they share counts once."""
-    return state.occupancy.asked_by(chunk.all_pods())
+    return occupancy.asked_by(chunk.all_pods())

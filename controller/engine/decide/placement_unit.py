@@ -11,7 +11,7 @@ from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups, le
 from controller.engine.model.pod import Pod
 from controller.engine.model.reason import TooFewPods
 from controller.engine.state.members import GroupPods, OrderedPods, order_of_pod, set_of
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 _NO_PODS: Final = OrderedPods()
 _NOBODY: Final = GroupPods()
@@ -46,7 +46,7 @@ class PlacementUnit:
 
 
 def next_chunk(
-    state: State, group: Group, among: Collection[str] | None = None
+    occupancy: Occupancy, group: Group, among: Collection[str] | None = None
 ) -> PlacementUnit | TooFewPods | None:
     """What is placed next; None if all of the group's pods have a place.
 
@@ -57,76 +57,78 @@ def next_chunk(
     if len(set(names)) < len(names):  # nobody can say to which of them a pod belongs
         twice = next(pod_set for pod_set in group.pod_sets if names.count(pod_set.name) > 1)
         return TooFewPods(f"{twice.name} (named twice)", 0, twice.min_count)
-    tally = _Tally(state, group)
+    tally = _Tally(occupancy, group)
     if among is not None:
-        tally.pending = _among(state, group, among)
+        tally.pending = _among(occupancy, group, among)
     if tally.is_satisfied(group.root):
         return tally.more(group.root)
     return tally.missing(group.root)
 
 
-def _among(state: State, group: Group, keys: Collection[str]) -> Mapping[str, OrderedPods]:
+def _among(occupancy: Occupancy, group: Group, keys: Collection[str]) -> Mapping[str, OrderedPods]:
     """Those of some pods of a group that have no place, by pod set."""
     found: dict[str, OrderedPods] = {}
     for key in keys:
-        if not state.occupancy.is_active(key):
-            pod = state.occupancy.pods[key]
+        if not occupancy.is_active(key):
+            pod = occupancy.pods[key]
             found.setdefault(set_of(pod, group), OrderedPods()).add(pod)
     return found
 
 
-def fullness(state: State, group: Group) -> Fullness:
+def fullness(occupancy: Occupancy, group: Group) -> Fullness:
     """How much of what it needs a group has."""
-    tally = _Tally(state, group)
+    tally = _Tally(occupancy, group)
     if not tally.is_satisfied(group.root):
         return Fullness.BELOW_MINIMUM
     return Fullness.ABOVE_MINIMUM if tally.has_surplus(group.root) else Fullness.AT_MINIMUM
 
 
-def is_satisfied(state: State, group: Group) -> bool:
+def is_satisfied(occupancy: Occupancy, group: Group) -> bool:
     """Whether a group has at least its minimum."""
-    return _Tally(state, group).is_satisfied(group.root)
+    return _Tally(occupancy, group).is_satisfied(group.root)
 
 
-def has_nominated(state: State, group: Group) -> bool:
+def has_nominated(occupancy: Occupancy, group: Group) -> bool:
     """Whether pods of a group have a place, but wait for others to leave it."""
-    members = state.occupancy.members.get(group.key)
+    members = occupancy.members.get(group.key)
     return members is not None and bool(members.nominated)
 
 
-def stands(state: State, group: Group, without: Iterable[Pod] = ()) -> bool:
+def stands(occupancy: Occupancy, group: Group, without: Iterable[Pod] = ()) -> bool:
     """Whether a group has its minimum by pods that wait for nobody, `without` some of its pods."""
     missing: Counter[str] = Counter()
-    members = state.occupancy.members.get(group.key)
+    members = occupancy.members.get(group.key)
     if members is not None:
         missing.update(members.nominated)
     for pod in without:
-        if state.occupancy.is_active(pod.key) and not state.occupancy.is_nominated(pod.key):
+        if occupancy.is_active(pod.key) and not occupancy.is_nominated(pod.key):
             missing[set_of(pod, group)] += 1
-    return _Tally(state, group, missing).is_satisfied(group.root)
+    return _Tally(occupancy, group, missing).is_satisfied(group.root)
 
 
-def surplus(state: State, group: Group, node: str | None = None) -> Iterator[tuple[Pod, ...]]:
+def surplus(
+    occupancy: Occupancy, group: Group, node: str | None = None
+) -> Iterator[tuple[Pod, ...]]:
     """What a group can lose without falling below its minimum, each by itself.
 
     The last to be placed comes first: a pod of a pod set, or a whole sub-group that is not needed.
     With a `node`, only what has a pod there.
     """
-    yield from _Tally(state, group).surplus(group.root, node)
+    yield from _Tally(occupancy, group).surplus(group.root, node)
 
 
-def active_pods(state: State, group: str) -> list[Pod]:
+def active_pods(occupancy: Occupancy, group: str) -> list[Pod]:
     """The pods of a group that have a place, in the order in which they are placed."""
-    members = state.occupancy.members.get(group)
+    members = occupancy.members.get(group)
     if members is None:
         return []
-    pods = (state.occupancy.pods[key] for of in members.active.values() for key in of)
+    pods = (occupancy.pods[key] for of in members.active.values() for key in of)
     return sorted(pods, key=order_of_pod)
 
 
-def has_active(state: State, group: str) -> bool:
+def has_active(occupancy: Occupancy, group: str) -> bool:
     """Whether a pod of a group has a place."""
-    members = state.occupancy.members.get(group)
+    members = occupancy.members.get(group)
     return members is not None and bool(members.active)
 
 
@@ -134,13 +136,13 @@ class _Tally:
     """The pods of a group, counted."""
 
     def __init__(
-        self, state: State, group: Group, missing: Mapping[str, int] = MappingProxyType({})
+        self, occupancy: Occupancy, group: Group, missing: Mapping[str, int] = MappingProxyType({})
     ) -> None:
         """`missing` says how many of the pods of a set with a place do not count."""
-        self._state = state
+        self._occupancy = occupancy
         self._group = group
         self._missing = missing
-        self._members = state.occupancy.members.get(group.key, _NOBODY)
+        self._members = occupancy.members.get(group.key, _NOBODY)
         self.pending: Mapping[str, OrderedPods] = self._members.pending
         """By pod set: the pods that may be placed."""
 
@@ -223,7 +225,7 @@ class _Tally:
             case PodSet(name=name, min_count=least):
                 if self.active(part) > least:
                     for key in self._last_first(name, node):
-                        yield (self._state.occupancy.pods[key],)
+                        yield (self._occupancy.pods[key],)
             case SubGroups(children=children, min_count=least):
                 used = [child for child in children if self.active(child)]
                 spare = sum(map(self.is_satisfied, used)) > least
@@ -241,20 +243,20 @@ class _Tally:
             return reversed(self._members.active[pod_set])
         if node not in self._members.nodes.get(pod_set, ()):
             return iter(())
-        pods = map(self._state.occupancy.pods.__getitem__, self._state.occupancy.on_node[node])
+        pods = map(self._occupancy.pods.__getitem__, self._occupancy.on_node[node])
         here = [
             pod
             for pod in pods
             if pod.group == self._group.key
             and set_of(pod, self._group) == pod_set
-            and self._state.occupancy.is_active(pod.key)
+            and self._occupancy.is_active(pod.key)
         ]
         return (pod.key for pod in sorted(here, key=order_of_pod, reverse=True))
 
     def _chunk(
         self, part: SubGroup, keys: Iterable[str], children: Sequence[PlacementUnit] = ()
     ) -> PlacementUnit:
-        pods = tuple(map(self._state.occupancy.pods.__getitem__, keys))
+        pods = tuple(map(self._occupancy.pods.__getitem__, keys))
         held = self._nodes(part) if part.topology is not None else frozenset[str]()
         return PlacementUnit(part, pods, tuple(children), held)
 
@@ -271,7 +273,7 @@ class _Tally:
         match part:
             case PodSet(name=name):
                 keys = self._members.active.get(name, ())
-                return [self._state.occupancy.pods[key] for key in keys]
+                return [self._occupancy.pods[key] for key in keys]
             case SubGroups(children=children):
                 return sorted(
                     (pod for child in children for pod in self._active_pods(child)),

@@ -107,13 +107,13 @@ class PlaceFinder:
         """The pod for which a place was looked for last."""
         self.budget = self._unlimited = StepBudget.unlimited()
         """What the attempt may cost that is being made."""
-        self._rules = NodeRules(state)
+        self._rules = NodeRules(state.occupancy)
         self._losses = NodeLosses(state)
         self._extended = ExtendedResources(state)
         self._placers: dict[Policy, Placer] = {}
         self._claim = ""
         self._shares = 0
-        self._requests = ClaimRequests(state)
+        self._requests = ClaimRequests(state.occupancy)
         self._masks: dict[_Selection, _Division] = {}
         """Those that were asked for last at the end."""
         self._within: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
@@ -282,8 +282,8 @@ class PlaceFinder:
             OutOfStepsError: there is not enough left to look at its conditions on all nodes.
         """
         state = self._state
-        if self._mask_moment != state.node_moment:
-            self._mask_moment = state.node_moment
+        if self._mask_moment != state.occupancy.capacity.moment:
+            self._mask_moment = state.occupancy.capacity.moment
             self._masks.clear()
             self._within.clear()
         key = needs.node_selector, needs.affinity, needs.tolerations

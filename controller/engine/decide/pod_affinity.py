@@ -16,8 +16,8 @@ from carina_dra.step_budget import StepBudget
 from controller.engine.decide.labelled_nodes import NO_NODES, LabelledNodes
 from controller.engine.model.pod import MOST_TERMS, Pod, PodAffinity
 from controller.engine.state.neighbours import NodeCounts, Selections
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.remembered import most_sets
-from controller.engine.state.state import State
 
 _TERMS_A_STEP: Final = 4
 _NODES_A_STEP: Final = 100
@@ -27,8 +27,8 @@ Affine: TypeAlias = tuple[object, ...]
 class PodRules:
     """Where pods may be because of other pods; it is remembered until something changes."""
 
-    def __init__(self, state: State, nodes: LabelledNodes) -> None:
-        self._state = state
+    def __init__(self, occupancy: Occupancy, nodes: LabelledNodes) -> None:
+        self._occupancy = occupancy
         self._nodes = nodes
         self._moment = -1
         self._reaches: dict[tuple[str, Selections], tuple[NodeCounts, int, frozenset[str]]] = {}
@@ -39,7 +39,7 @@ class PodRules:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        neighbours, terms = self._state.occupancy.neighbours, _terms(pod)
+        neighbours, terms = self._occupancy.neighbours, _terms(pod)
         away: set[str] = set()
         for guard in neighbours.guards_against(pod, budget):
             budget.spend(1 + len(guard.by_node) // _NODES_A_STEP)
@@ -68,9 +68,9 @@ class PodRules:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        if not self._state.occupancy.leaving:
+        if not self._occupancy.leaving:
             return NO_NODES
-        leavers = self._state.occupancy.leavers
+        leavers = self._occupancy.leavers
         away: set[str] = set()
         for guard in leavers.guards_against(pod, budget):
             budget.spend(1 + len(guard.by_node) // _NODES_A_STEP)
@@ -88,20 +88,20 @@ class PodRules:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        neighbours = self._state.occupancy.neighbours
+        neighbours = self._occupancy.neighbours
         guards = frozenset(guard.term for guard in neighbours.guards_against(pod, budget))
         together = _together(pod) if pod.needs.pod_affinity else ()
         return guards, neighbours.selects(together, pod) if together else False
 
     def _reach(self, key: str, selections: Selections, budget: StepBudget) -> frozenset[str]:
         """The nodes in domains that have a pod which is meant."""
-        counts = self._state.occupancy.neighbours.counts(selections, budget)
+        counts = self._occupancy.neighbours.counts(selections, budget)
         budget.spend(1 + len(counts.by_node) // _NODES_A_STEP)
         self._nodes.by_value(key, budget)  # charged, whatever is remembered
-        if self._moment != self._state.node_moment or len(self._reaches) >= most_sets(
-            len(self._state.occupancy.nodes)
+        if self._moment != self._occupancy.capacity.moment or len(self._reaches) >= most_sets(
+            len(self._occupancy.nodes)
         ):
-            self._moment = self._state.node_moment
+            self._moment = self._occupancy.capacity.moment
             self._reaches.clear()
         known = self._reaches.get((key, selections))
         if known is not None:
@@ -116,7 +116,7 @@ class PodRules:
         """The nodes in the domains of some nodes."""
         if not by_node:
             return NO_NODES
-        domains, nodes = self._nodes.by_value(key, budget), self._state.occupancy.nodes
+        domains, nodes = self._nodes.by_value(key, budget), self._occupancy.nodes
         values = {nodes[name].node.labels.get(key) for name in by_node if name in nodes}
         return NO_NODES.union(*(domains[value] for value in values if value is not None))
 

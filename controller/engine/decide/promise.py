@@ -36,7 +36,7 @@ def keep_promises(trial: Trial, isolation: Isolation) -> None:
 def keep_all(trial: Trial, group: Group, nominations: Iterable[Nomination]) -> None:
     """Gives the pods of a group the places that they have been promised, or none of them."""
     state = trial.state
-    mark, before = state.occupancy.mark(), balance(state, group.queue)
+    mark, before = state.occupancy.mark(), balance(state.occupancy, group.queue)
     taken: list[Taken] = []
     for nomination in nominations:
         kept = _keep(trial, nomination)
@@ -44,7 +44,7 @@ def keep_all(trial: Trial, group: Group, nominations: Iterable[Nomination]) -> N
             state.occupancy.rollback(mark)
             return
         taken.append(kept)
-    if excess(state, before) is not None or not is_satisfied(state, group):
+    if excess(state.occupancy, before) is not None or not is_satisfied(state.occupancy, group):
         state.occupancy.rollback(mark)
     else:
         wait_together(trial, group, taken)

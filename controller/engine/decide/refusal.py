@@ -3,7 +3,7 @@
 from controller.engine.decide.placement_unit import has_active, is_satisfied
 from controller.engine.model.group import Group
 from controller.engine.model.reason import RefusedByScheduler
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 
 def scheduler_reason(group: Group) -> RefusedByScheduler | None:
@@ -11,11 +11,11 @@ def scheduler_reason(group: Group) -> RefusedByScheduler | None:
     return None if group.refusal is None else RefusedByScheduler(group.refusal.words)
 
 
-def held_by_refusal(state: State, group: Group) -> RefusedByScheduler | None:
+def held_by_refusal(occupancy: Occupancy, group: Group) -> RefusedByScheduler | None:
     """Why nothing more of a group is tried: it waits, or its minimum is being tried."""
     if group.refusal is None:
         return None
-    if group.refusal.holds or (has_active(state, group.key) and is_satisfied(state, group)):
+    if group.refusal.holds or (has_active(occupancy, group.key) and is_satisfied(occupancy, group)):
         return scheduler_reason(group)
     return None
 

@@ -17,6 +17,7 @@ from controller.engine.model.resource import (
     Resource,
     total,
 )
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.plugin_gpus import plugin_gpus
 from controller.engine.state.queue_tree import ROOT
 from controller.engine.state.state import State
@@ -119,29 +120,29 @@ class Shares:
         state = self._state
         foreign = state.occupancy.accounts.allocated[ROOT]
         return tuple(
-            max(0, cluster_total(state, resource) - foreign[at])
+            max(0, cluster_total(state.occupancy, resource) - foreign[at])
             for at, resource in enumerate(state.occupancy.tree.resources)
         )
 
 
-def cluster_total(state: State, resource: Resource) -> int:
+def cluster_total(occupancy: Occupancy, resource: Resource) -> int:
     """How much of a resource nodes and devices offer at most at one time."""
     match resource:
         case Gpus(model=""):
             plugin = sum(
                 plugin_gpus(node.extended.items())
-                for node in state.occupancy.nodes.values()
+                for node in occupancy.nodes.values()
                 if not node.unschedulable
             )
-            return state.occupancy.devices.total(resource) + GPU * plugin
+            return occupancy.devices.total(resource) + GPU * plugin
         case Gpus() | DevicesOf() | CapacityOf():
-            return state.occupancy.devices.total(resource)
+            return occupancy.devices.total(resource)
         case Cpu():
-            return state.occupancy.capacity.cpu
+            return occupancy.capacity.cpu
         case Memory():
-            return state.occupancy.capacity.memory
+            return occupancy.capacity.memory
         case Pods():
-            return state.occupancy.capacity.pods
+            return occupancy.capacity.pods
     assert_never(resource)
 
 

@@ -17,8 +17,8 @@ from controller.engine.decide.labelled_nodes import NO_NODES, LabelledNodes
 from controller.engine.decide.node_fit import is_selected, is_tolerated, steps_of_looks
 from controller.engine.model.pod import MOST_TERMS, Pod, PodNeeds, SpreadConstraint
 from controller.engine.state.neighbours import NodeCounts
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.remembered import most_sets
-from controller.engine.state.state import State
 
 _NODES_A_STEP: Final = 100
 
@@ -36,8 +36,8 @@ class _Counted(NamedTuple):
 class SpreadRules:
     """Where pods may be because of their spread constraints."""
 
-    def __init__(self, state: State, nodes: LabelledNodes) -> None:
-        self._state = state
+    def __init__(self, occupancy: Occupancy, nodes: LabelledNodes) -> None:
+        self._occupancy = occupancy
         self._nodes = nodes
         self._moment = -1
         self._counted: dict[_Inclusion, _Counted] = {}
@@ -77,15 +77,15 @@ class SpreadRules:
         selector = constraint.selection.selector
         if selector is None or not selector.requirements:
             return NO_NODES  # no pod is counted
-        if self._moment != self._state.node_moment or len(self._full) >= most_sets(
-            len(self._state.occupancy.nodes)
+        if self._moment != self._occupancy.capacity.moment or len(self._full) >= most_sets(
+            len(self._occupancy.nodes)
         ):
-            self._moment = self._state.node_moment
+            self._moment = self._occupancy.capacity.moment
             self._counted.clear()
             self._full.clear()
-        counts = self._state.occupancy.neighbours.counts((constraint.selection,), budget)
+        counts = self._occupancy.neighbours.counts((constraint.selection,), budget)
         inclusion = _inclusion(pod.needs, constraint, constraints)
-        nodes = len(self._state.occupancy.nodes)
+        nodes = len(self._occupancy.nodes)
         looks = nodes * len(constraints) // _NODES_A_STEP + steps_of_looks(pod.needs, nodes)
         budget.spend_once(inclusion, 1 + looks)
         budget.spend(1 + len(counts.by_node) // _NODES_A_STEP)
@@ -110,7 +110,7 @@ class SpreadRules:
         counted = self._counted.get(inclusion)
         if counted is None:
             counted = self._counted[inclusion] = self._included(pod.needs, constraint)
-        nodes, totals = self._state.occupancy.nodes, dict[str, int]()
+        nodes, totals = self._occupancy.nodes, dict[str, int]()
         for name, count in counts.by_node.items():
             if name in counted.nodes:
                 value = nodes[name].node.labels[constraint.topology_key]
@@ -128,7 +128,7 @@ class SpreadRules:
     def _included(self, needs: PodNeeds, constraint: SpreadConstraint) -> _Counted:
         keys = [term.topology_key for term in needs.spread[:MOST_TERMS]]
         found, domains = [], set()
-        for name, node in self._state.occupancy.nodes.items():
+        for name, node in self._occupancy.nodes.items():
             labels = node.node.labels
             if (
                 all(key in labels for key in keys)

@@ -18,6 +18,7 @@ from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Ended, Placed
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.state import State
 
 _TRIED: Final = 256
@@ -54,7 +55,7 @@ def evict_stale(
 
 def _stale_at(state: State, group: Group) -> float | None:
     """Since when a group is stale, or from when on it will be; None if it has enough pods."""
-    if is_satisfied(state, group) or _has_succeeded(state, group.key):
+    if is_satisfied(state.occupancy, group) or _has_succeeded(state.occupancy, group.key):
         return None
     since = state.now if group.stale_since is None else group.stale_since
     return since + _grace(state, group)
@@ -104,7 +105,7 @@ def _grace(state: State, group: Group) -> float:
 
 
 def _evict_all(trial: Trial, group: Group) -> None:
-    for pod in active_pods(trial.state, group.key):
+    for pod in active_pods(trial.state.occupancy, group.key):
         if isinstance(pod.state, Placed) and trial.state.occupancy.disrupt(pod):
             trial.evict(pod, Action.STALE, group.key)
 
@@ -121,10 +122,6 @@ def _can_use(trial: Trial, waiting: Sequence[Group], isolation: Isolation) -> bo
     return False
 
 
-def _has_succeeded(state: State, group: str) -> bool:
-    pods = (
-        state.occupancy.pods[pod]
-        for of in state.occupancy.members[group].by_set.values()
-        for pod in of
-    )
+def _has_succeeded(occupancy: Occupancy, group: str) -> bool:
+    pods = (occupancy.pods[pod] for of in occupancy.members[group].by_set.values() for pod in of)
     return any(isinstance(pod.state, Ended) and pod.state.succeeded for pod in pods)

@@ -19,8 +19,8 @@ from controller.engine.model.reason import (
     UnknownQueue,
 )
 from controller.engine.model.resource import describe
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.queue_tree import QueueTree
-from controller.engine.state.state import State
 
 
 def still_refused(
@@ -32,12 +32,11 @@ def still_refused(
     return {key: of for key, of in memory.refusals.items() if not any(map(_is_of_shares, of))}
 
 
-def fair_shares(state: State, shares: Shares) -> Mapping[str, Mapping[str, int]]:
+def fair_shares(occupancy: Occupancy, shares: Shares) -> Mapping[str, Mapping[str, int]]:
     """The fair shares by queue and resource, as plans have them."""
-    names = [describe(resource) for resource in state.occupancy.tree.resources]
+    names = [describe(resource) for resource in occupancy.tree.resources]
     return {
-        queue: dict(zip(names, shares.fair(queue), strict=True))
-        for queue in state.occupancy.tree.queues
+        queue: dict(zip(names, shares.fair(queue), strict=True)) for queue in occupancy.tree.queues
     }
 
 

@@ -65,7 +65,7 @@ class StrandedGpus:
         """How many GPUs are stranded on nodes that take pods, by what is lacking."""
         state = self._state
         changes, before = state.occupancy.cluster.changed_nodes, self._moments
-        self._moments = state.node_moment, changes.now
+        self._moments = state.occupancy.capacity.moment, changes.now
         if before[0] == self._moments[0] and changes.is_known_since(before[1]):
             changed = set(changes.since(before[1]))
         else:

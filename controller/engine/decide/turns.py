@@ -73,7 +73,8 @@ class Turns:
         giving = {
             group.queue
             for group in self._givers
-            if has_active(self._state, group.key) and self._eligibility.may_take_from(group.queue)
+            if has_active(self._state.occupancy, group.key)
+            and self._eligibility.may_take_from(group.queue)
         }
         ranked = sorted(
             (self._eligibility.turn(units[at].group.queue, giving), self._rank(units[at]), at)

@@ -105,7 +105,7 @@ class VictimSearch:
         self.moves = moves
         """Whether groups may go whose queue need not give."""
         self.evictor = Evictor(trial, eligibility, guarded, past_budgets)
-        self._giving = Giving(self._state, eligibility, victims)
+        self._giving = Giving(self._state.occupancy, eligibility, victims)
         self.has = self._state.occupancy.accounts.allocated[self.group.queue]
         """What the queue has with the chunk, and without those who were evicted."""
 
@@ -230,7 +230,7 @@ class VictimSearch:
         group = self._eligibility.group
         units: dict[str, Iterator[EvictionUnit]] = {}
         while True:
-            over = refusal(self._state, group.queue, asked, preemptible=group.preemptible)
+            over = refusal(self._state.occupancy, group.queue, asked, preemptible=group.preemptible)
             if not isinstance(over, OverLimit) or self._action is Action.CONSOLIDATE:
                 return over
             if over.queue not in units:
@@ -366,7 +366,7 @@ class VictimSearch:
         """Whether a group that has evicted pods back is not left with a part of its minimum."""
         group = self._evicted[at].group
         later = any(unit.group.key == group.key for unit in self._evicted.since(at + 1))
-        return not later or stands(self._state, group)
+        return not later or stands(self._state.occupancy, group)
 
     def _put_back(self, unit: EvictionUnit) -> bool:
         """Puts evicted pods back if the places of all are free."""

@@ -15,7 +15,7 @@ from controller.engine.decide.placement_unit import Fullness, fullness
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.pod import PodNeeds
-from controller.engine.state.state import State
+from controller.engine.state.occupancy import Occupancy
 
 _LOST: Final = -1
 """The rank of a queue that is not in the tree: its groups go first."""
@@ -157,7 +157,7 @@ class Victims:
         """
         state = self._state
         concerned: set[str | None] = {
-            group.key for _, group, _ in known.ranked if _has_several_pods(state, group)
+            group.key for _, group, _ in known.ranked if _has_several_pods(state.occupancy, group)
         }
         for pod in changed:
             concerned.add(known.group_of.pop(pod, None))
@@ -181,11 +181,11 @@ class Victims:
 
     def rank(self, group: Group) -> Rank:
         """The order in which groups go."""
-        falls = fullness(self._state, group) is not Fullness.ABOVE_MINIMUM
+        falls = fullness(self._state.occupancy, group) is not Fullness.ABOVE_MINIMUM
         queue = self._queue_ranks.get(group.queue, _LOST)
         return Rank(falls, queue, group.priority, -group.created, group.key)
 
 
-def _has_several_pods(state: State, group: Group) -> bool:
-    members = state.occupancy.members.get(group.key)
+def _has_several_pods(occupancy: Occupancy, group: Group) -> bool:
+    members = occupancy.members.get(group.key)
     return members is not None and sum(map(len, members.by_set.values())) > 1

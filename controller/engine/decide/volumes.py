@@ -18,8 +18,8 @@ from controller.engine.model.volume import (
     VolumeClaim,
     VolumeClaimState,
 )
+from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.remembered import most_sets
-from controller.engine.state.state import State
 
 _NODES_A_STEP: Final = 100
 _VOLUMES_A_STEP: Final = 10
@@ -28,8 +28,8 @@ _VOLUMES_A_STEP: Final = 10
 class VolumeRules:
     """Looks at the claims of pods; what it finds is remembered until something changes."""
 
-    def __init__(self, state: State, nodes: LabelledNodes) -> None:
-        self._state = state
+    def __init__(self, occupancy: Occupancy, nodes: LabelledNodes) -> None:
+        self._occupancy = occupancy
         self._nodes = nodes
         self._moment = -1, -1
         self._kinds: dict[tuple[str, int], frozenset[str]] = {}
@@ -50,7 +50,7 @@ class VolumeRules:
         """
         if not pod.volumes:
             return names
-        volumes = self._state.occupancy.volumes
+        volumes = self._occupancy.volumes
         budget.spend(1 + len(names) // _NODES_A_STEP)
         for key in pod.volumes:
             claim = volumes.claims.get(key)
@@ -66,14 +66,14 @@ class VolumeRules:
 
     def kind(self, pod: Pod) -> Hashable:
         """Equal for pods whose volumes can be on the same nodes."""
-        claims = self._state.occupancy.volumes.claims
+        claims = self._occupancy.volumes.claims
         values = [claims.get(key) for key in pod.volumes]
         if all(value is not None and not value.is_exclusive for value in values):
             return tuple(values)
         return pod.volumes
 
     def _problem(self, pod: Pod, key: str) -> str | None:
-        volumes = self._state.occupancy.volumes
+        volumes = self._occupancy.volumes
         claim, name = volumes.claims.get(key), key.partition("/")[2]
         if claim is None:
             return f'persistentvolumeclaim "{name}" not found'
@@ -100,21 +100,19 @@ class VolumeRules:
 
     def _class_that_waits(self, claim: VolumeClaim) -> StorageClass | None:
         """The class of an unbound claim, if its volume is chosen when a pod has a node."""
-        known = self._state.occupancy.volumes.classes.get(claim.class_name)
+        known = self._occupancy.volumes.classes.get(claim.class_name)
         return known if known is not None and known.waits and not claim.volume else None
 
     def _of_unbound(self, claim: VolumeClaim, budget: StepBudget) -> frozenset[str]:
         """The nodes where a volume can be chosen or made for a claim that waits for a pod."""
         if claim.node:
             return frozenset([claim.node])
-        moment = self._state.node_moment, self._state.occupancy.volumes.moment
-        if self._moment != moment or len(self._kinds) >= most_sets(
-            len(self._state.occupancy.nodes)
-        ):
+        moment = self._occupancy.capacity.moment, self._occupancy.volumes.moment
+        if self._moment != moment or len(self._kinds) >= most_sets(len(self._occupancy.nodes)):
             self._moment = moment
             self._kinds.clear()
         key = claim.class_name, claim.size
-        volumes = self._state.occupancy.volumes
+        volumes = self._occupancy.volumes
         count = len(volumes.available) + len(volumes.capacities.get(claim.class_name, ()))
         budget.spend_once(key, 1 + count // _VOLUMES_A_STEP)
         known = self._kinds.get(key)
@@ -124,23 +122,23 @@ class VolumeRules:
 
     def _available(self, claim: VolumeClaim) -> frozenset[str]:
         """The nodes that reach a volume which is there."""
-        volumes = self._state.occupancy.volumes
+        volumes = self._occupancy.volumes
         found: set[str] = set()
         for name in volumes.available:
             volume = volumes.volumes[name]
             if volume.class_name == claim.class_name and volume.size >= claim.size:
                 if volume.affinity is None:
-                    return frozenset(self._state.occupancy.nodes)
+                    return frozenset(self._occupancy.nodes)
                 found |= self._nodes.select(volume.affinity)
         return frozenset(found)
 
     def _makeable(self, claim: VolumeClaim) -> frozenset[str]:
         """The nodes for which a volume can be made."""
-        volumes = self._state.occupancy.volumes
+        volumes = self._occupancy.volumes
         known = self._class_that_waits(claim)
         if known is None or known.provisioner in ("", NO_PROVISIONER):
             return NO_NODES
-        names = frozenset(self._state.occupancy.nodes)
+        names = frozenset(self._occupancy.nodes)
         if known.topologies is not None:
             names = self._nodes.select(known.topologies)
         driver = volumes.drivers.get(known.provisioner)
@@ -157,7 +155,7 @@ class VolumeRules:
 
     def _attachable(self, pod: Pod, names: frozenset[str]) -> frozenset[str]:
         """Those of the nodes that can have its volumes besides those of their pods."""
-        volumes = self._state.occupancy.volumes
+        volumes = self._occupancy.volumes
         wanted: dict[str, set[str]] = {}
         for key in pod.volumes:
             wanted.setdefault(volumes.driver_of(key), set()).add(key)

@@ -68,8 +68,7 @@ class Occupancy:
         self.claims: dict[str, ResourceClaim] = {}
         self.groups: dict[str, Group] = {}
         self.pods: dict[str, Pod] = {}
-        self.members: dict[str, GroupPods] = {}
-        """By group."""
+        self.members: dict[str, GroupPods] = {}  # by group
         self.holds: dict[str, PodHold] = {}
         """The pods that have a place, here and now or as soon as others have left it."""
         self.holders: dict[str, dict[int, int]] = {}
@@ -123,6 +122,25 @@ class Occupancy:
             self.pods,
             self.claims,
         )
+
+    def put_node(self, node: ClusterNode) -> None:
+        """Adds or updates a node."""
+        before = self.nodes.get(node.name)
+        if before is not None:
+            self.capacity.remove(before)
+        self.capacity.add(node)
+        self.nodes[node.name] = node
+        self.cluster.put_node(node.node)
+        self.rooms[node.name] = room = Room(node)
+        for pod in self.on_node.setdefault(node.name, {}):
+            room.take(self.pods[pod].needs)
+        self.journal.forget()
+
+    def remove_node(self, name: str) -> None:
+        """Removes a node that is known; the pods on it keep their place until they are gone."""
+        self.capacity.remove(self.nodes.pop(name))
+        self.cluster.remove_node(name)
+        del self.rooms[name]
 
     def mark(self) -> int:
         """The present, for `rollback`."""

@@ -10,9 +10,10 @@ _EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - a host port on all addres
 
 
 class NodeCapacity:
-    """What the nodes have together that take pods."""
+    """What the nodes have together that take pods, and how often nodes have changed."""
 
     def __init__(self) -> None:
+        self.moment = 0
         self.cpu = 0
         self.memory = 0
         self.pods = 0
@@ -28,6 +29,7 @@ class NodeCapacity:
         self._change(node, -1)
 
     def _change(self, node: ClusterNode, sign: int) -> None:
+        self.moment += 1
         if not node.unschedulable:
             self.cpu += sign * node.cpu
             self.memory += sign * node.memory

@@ -30,7 +30,6 @@ from controller.engine.state.members import GroupPods
 from controller.engine.state.occupancy import Occupancy, discard
 from controller.engine.state.queue_tree import LOST, ROOT, QueueTree
 from controller.engine.state.recount import Recount
-from controller.engine.state.room import NodeCapacity, Room
 from controller.engine.state.wishes import AskedWishes
 
 _Requests: TypeAlias = dict[str, tuple[str, Charge]]
@@ -51,8 +50,6 @@ class State:
         """The groups with pods that wait for a place."""
         self.touched: set[str] = set()
         """The groups of which something has changed since the last cycle."""
-        self.node_moment = 0
-        """How often nodes have changed."""
         self._replaceable: dict[str, int] = {}
         """By claim: how many devices it has that might get fewer elsewhere."""
         self._devices_changed = True
@@ -114,32 +111,17 @@ class State:
 
     def put_node(self, node: ClusterNode) -> None:
         """Adds or updates a node."""
-        before = self.occupancy.nodes.get(node.name)
-        if before == node:
-            return
-        self._ask_again()
-        self.node_moment += 1
-        self._notice_devices()
-        if before is not None:
-            self.occupancy.capacity.remove(before)
-        self.occupancy.capacity.add(node)
-        self.occupancy.nodes[node.name] = node
-        self.occupancy.cluster.put_node(node.node)
-        self.occupancy.rooms[node.name] = room = Room(node)
-        for pod in self.occupancy.on_node.setdefault(node.name, {}):
-            room.take(self.occupancy.pods[pod].needs)
-        self.occupancy.journal.forget()
+        if self.occupancy.nodes.get(node.name) != node:
+            self._ask_again()
+            self._notice_devices()
+            self.occupancy.put_node(node)
 
     def remove_node(self, name: str) -> None:
         """Removes a node, if it is known; the pods on it keep their place until they are gone."""
-        node = self.occupancy.nodes.pop(name, None)
-        if node is not None:
+        if name in self.occupancy.nodes:
             self._ask_again()
             self._notice_devices()
-            self.occupancy.capacity.remove(node)
-            self.node_moment += 1
-            self.occupancy.cluster.remove_node(name)
-            del self.occupancy.rooms[name]
+            self.occupancy.remove_node(name)
 
     def put_devices(self, watched: _DeviceObject) -> None:
         """Adds or updates what devices there are."""

@@ -157,7 +157,7 @@ def test_a_pinned_pod_stays_where_no_other_node_would_do_and_nobody_needs_its_de
 def test_devices_are_needed_by_who_waits_for_room(reason: Reason, *, expected: bool) -> None:
     scene = Scene().node("n").queue("q").waits("new")
     plan = replace(scene.plan(), waiting={"new": (Behind("t/other"), reason)})
-    assert devices_are_needed(scene.state(), plan) is expected
+    assert devices_are_needed(scene.state().occupancy, plan) is expected
 
 
 def test_they_are_not_needed_by_groups_that_are_gone_or_refused_themselves() -> None:
@@ -167,8 +167,8 @@ def test_they_are_not_needed_by_groups_that_are_gone_or_refused_themselves() -> 
     scene.groups["new"] = replace(
         scene.groups["new"], refusal=SchedulerRefusal("", holds=False, evicts=True)
     )
-    assert not devices_are_needed(scene.state(), plan)
-    assert not devices_are_needed(scene.state(), None)
+    assert not devices_are_needed(scene.state().occupancy, plan)
+    assert not devices_are_needed(scene.state().occupancy, None)
 
 
 # Pods whose devices kube-scheduler chooses -------------------------------------------------------

@@ -12,7 +12,7 @@ def conditions(
     scene: Scene, queue: str = "q", access: QueueAccess | None = None
 ) -> dict[str, StatusCondition]:
     status = queue_status(
-        scene.state(), scene.plan(), queue, GroupCounts(), access=access or QueueAccess()
+        scene.state().occupancy, scene.plan(), queue, GroupCounts(), access=access or QueueAccess()
     )
     return {condition.type: condition for condition in status.conditions}
 

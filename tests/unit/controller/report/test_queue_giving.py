@@ -21,7 +21,7 @@ def _guarded(*budgets: str) -> Scene:
 
 
 def _condition(scene: Scene, queue: str = "thief") -> StatusCondition:
-    return gives_back(holdups(scene.state(), scene.plan()).get(queue, NO_HOLDUP), 1)
+    return gives_back(holdups(scene.state().occupancy, scene.plan()).get(queue, NO_HOLDUP), 1)
 
 
 def test_budgets_that_refuse_a_reclaim_are_named() -> None:
@@ -40,7 +40,7 @@ def test_a_queue_that_nothing_keeps_is_left_out() -> None:
     scene = _guarded("t/free").waits("new", gpus=4)
     plan = scene.plan()
     scene.budgets["t/free"] = 1
-    assert holdups(scene.state(), plan) == {}
+    assert holdups(scene.state().occupancy, plan) == {}
 
 
 def test_of_many_budgets_some_are_named() -> None:
@@ -61,7 +61,7 @@ def test_they_are_while_a_group_waits_that_they_have_refused(
     plan = scene.plan()
     clocks = {"q": {"thief": BudgetClock(NOW, groups)}}
     plan = replace(plan, memory=replace(plan.memory, budget_refusals=clocks))
-    found = holdups(scene.state(), plan).get("thief", NO_HOLDUP)
+    found = holdups(scene.state().occupancy, plan).get("thief", NO_HOLDUP)
     assert gives_back(found, 1).holds is holds
 
 

@@ -11,7 +11,7 @@ from tests.unit.controller.engine.scene import GIB, GPU, Scene
 
 def status_of(scene: Scene, queue: str) -> QueueStatus:
     state, plan = scene.state(), scene.plan()
-    return queue_status(state, plan, queue, count_groups(state).get(queue, GroupCounts()))
+    return queue_status(state.occupancy, plan, queue, count_groups(state).get(queue, GroupCounts()))
 
 
 def tree() -> Scene:
@@ -67,9 +67,9 @@ def test_amounts_of_gpus_are_numbers_of_them() -> None:
 
 def test_a_resource_that_only_other_queues_name_is_left_out() -> None:
     scene = Scene().node("n", 4).queue("q", quota=4).queue("other", quota=1, resource=Pods())
-    idle = queue_amounts(scene.state(), scene.plan(), "q")
+    idle = queue_amounts(scene.state().occupancy, scene.plan(), "q")
     scene.runs("g", "n")
-    busy = queue_amounts(scene.state(), scene.plan(), "q")
+    busy = queue_amounts(scene.state().occupancy, scene.plan(), "q")
     assert [one.resource for one in idle] == [GPU]
     assert [one.resource for one in busy] == [GPU, Pods()]
 

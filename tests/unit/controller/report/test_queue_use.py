@@ -10,20 +10,20 @@ from tests.unit.controller.engine.scene import NOW, Scene
 
 def active(scene: Scene, queue: str = "q") -> StatusCondition:
     state = scene.state()
-    use = use_of_closed_queues(state).get(queue)
-    return queue_status(state, scene.plan(), queue, GroupCounts(), use).conditions[0]
+    use = use_of_closed_queues(state.occupancy).get(queue)
+    return queue_status(state.occupancy, scene.plan(), queue, GroupCounts(), use).conditions[0]
 
 
 def test_queues_and_those_above_are_in_use_as_long_as_a_group_has_something() -> None:
     scene = Scene().node("n", 4).queue("top").queue("q", "top").queue("idle").queue("leaving")
     scene.runs("g", "n").waits("w", queue="idle").group("gone", "leaving")
     scene.pod("gone", "n", state=Evicting("n"))
-    assert queues_in_use(scene.state()) == {"q", "top", "leaving"}
+    assert queues_in_use(scene.state().occupancy) == {"q", "top", "leaving"}
 
 
 def test_a_queue_that_is_cut_off_is_in_use_as_well() -> None:
     scene = Scene().node("n", 4).queue("q", "gone").runs("g", "n")
-    assert queues_in_use(scene.state()) == {"q"}
+    assert queues_in_use(scene.state().occupancy) == {"q"}
 
 
 def test_a_deleted_queue_says_who_holds_it_and_what_to_do() -> None:

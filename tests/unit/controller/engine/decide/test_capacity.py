@@ -40,7 +40,7 @@ def test_every_queue_on_the_way_up_has_to_let_a_group_have_more(
     level: str, entitlement: dict[str, Any], preemptible: bool, asked: int, kind: type | None
 ) -> None:
     top, leaf = (entitlement, NO) if level == "top" else (NO, entitlement)
-    found = refusal(_scene(top, leaf).state(), "q", (asked,), preemptible=preemptible)
+    found = refusal(_scene(top, leaf).state().occupancy, "q", (asked,), preemptible=preemptible)
     assert (found and type(found)) is kind
     if found is not None:
         assert (found.queue, found.asked) == (level, asked)
@@ -48,16 +48,18 @@ def test_every_queue_on_the_way_up_has_to_let_a_group_have_more(
 
 def test_a_limit_counts_all_that_is_in_use() -> None:
     state = _scene(NO, {"limit": 3}).state()
-    assert refusal(state, "q", (1,), preemptible=True) == OverLimit("q", GPU, 3, 3, 1)
+    assert refusal(state.occupancy, "q", (1,), preemptible=True) == OverLimit("q", GPU, 3, 3, 1)
 
 
 def test_a_quota_counts_what_is_not_preemptible() -> None:
     state = _scene(NO, {"quota": 1}).state()
-    assert refusal(state, "q", (1,), preemptible=False) == OverQuota("q", GPU, 1, 1, 1)
+    assert refusal(state.occupancy, "q", (1,), preemptible=False) == OverQuota("q", GPU, 1, 1, 1)
 
 
 def test_the_lowest_queue_that_forbids_is_the_reason() -> None:
-    found = refusal(_scene({"limit": 0}, {"limit": 0}).state(), "q", (1,), preemptible=True)
+    found = refusal(
+        _scene({"limit": 0}, {"limit": 0}).state().occupancy, "q", (1,), preemptible=True
+    )
     assert found == OverLimit("q", GPU, 0, 3, 1)
 
 
@@ -81,19 +83,19 @@ class TestExcess:
     ) -> None:
         scene = _scene(NO, entitlement).waits("new", gpus=2, preemptible=preemptible)
         state = scene.state()
-        before = balance(state, "q")
+        before = balance(state.occupancy, "q")
         state.occupancy.place("t/new-0", "n", [("t/new-0", gpus_of("n", 6, 7))])
-        assert excess(state, before) == expected
+        assert excess(state.occupancy, before) == expected
 
     def test_a_queue_above_may_be_the_one_that_is_exceeded(self) -> None:
         state = _scene({"limit": 3}, NO).waits("new").state()
-        before = balance(state, "q")
+        before = balance(state.occupancy, "q")
         state.occupancy.place("t/new-0", "n", [("t/new-0", gpus_of("n", 6))])
-        assert excess(state, before) == OverLimit("top", GPU, 3, 3, 1)
+        assert excess(state.occupancy, before) == OverLimit("top", GPU, 3, 3, 1)
 
     def test_what_was_exceeded_before_is_no_reason(self) -> None:
         state = _scene(NO, {"limit": 1, "quota": 0}).state()
-        assert excess(state, balance(state, "q")) is None
+        assert excess(state.occupancy, balance(state.occupancy, "q")) is None
 
 
 class TestClaimOfSeveralQueues:

@@ -198,7 +198,7 @@ def test_what_waits_asks_for_as_many_gpus_of_either_kind(node: str, gpus: int) -
     state = asks(scene, "job", 2, gpus=2).state()
     state.refresh()
     assert state.occupancy.accounts.requested["q"] == (4 * WHOLE,)
-    assert cluster_total(state, Gpus()) == 4 * WHOLE
+    assert cluster_total(state.occupancy, Gpus()) == 4 * WHOLE
 
 
 def test_it_asks_for_no_less_once_devices_are_published() -> None:

@@ -23,7 +23,7 @@ IN, NOT_IN = LabelSelectorOperator.IN, LabelSelectorOperator.NOT_IN
 
 def _nodes() -> LabelledNodes:
     scene = Scene().node("n1", labels={"zone": "a"}).node("n2", labels={"zone": "b"}).node("n3")
-    return LabelledNodes(scene.state())
+    return LabelledNodes(scene.state().occupancy)
 
 
 def _selector(key: str, *values: str, operator: str = "In") -> NodeSelector:

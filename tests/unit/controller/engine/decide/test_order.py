@@ -19,7 +19,7 @@ def _turns(scene: Scene) -> list[str]:
     """The groups in the order of their turns, if none gets anything."""
     state = scene.state()
     turns = QueueOrder(
-        state,
+        state.occupancy,
         shares_of(state),
         [state.occupancy.groups[key] for key in sorted(state.waiting)],
         isolation_of(state),
@@ -63,7 +63,7 @@ class TestGroupsOfAQueue:
         scene = Scene().node("n", 4).queue("q").waits("a", 2, least=1).waits("b")
         state = scene.state()
         turns = QueueOrder(
-            state,
+            state.occupancy,
             shares_of(state),
             [state.occupancy.groups["a"], state.occupancy.groups["b"]],
             isolation_of(state),
@@ -80,7 +80,7 @@ class TestGroupsOfAQueue:
 
     def test_rank(self) -> None:
         state = Scene().queue("q").waits("a", priority=3, created=7).state()
-        assert rank_of_group(state, state.occupancy.groups["a"]) == (-3, 0, 7, "a")
+        assert rank_of_group(state.occupancy, state.occupancy.groups["a"]) == (-3, 0, 7, "a")
 
 
 def _first(a: dict[str, Any], b: dict[str, Any], *, gpus: tuple[int, int] = (0, 0)) -> str:
@@ -134,7 +134,7 @@ class TestQueues:
         scene.waits("a1", queue="a").waits("a2", queue="a").waits("b1", queue="b")
         state = scene.state()
         turns = QueueOrder(
-            state,
+            state.occupancy,
             shares_of(state),
             [state.occupancy.groups[key] for key in ("a1", "a2", "b1")],
             isolation_of(state),
@@ -158,56 +158,56 @@ class TestQueues:
         scene.runs("old", "n", queue="a")
         state = scene.state()
         shares = shares_of(state)
-        undue = rank_of_queue(state, shares, "a", (0,))
+        undue = rank_of_queue(state.occupancy, shares, "a", (0,))
         assert undue[3] is True
-        assert rank_of_queue(state, shares, "b", (0,))[3] is False
+        assert rank_of_queue(state.occupancy, shares, "b", (0,))[3] is False
 
     def test_what_a_queue_has_of_nothing_due_weighs_a_thousandfold(self) -> None:
         scene = Scene().node("n", 8).queue("a", weight=0).runs("old", "n", gpus=2, queue="a")
         state = scene.state()
-        rank = rank_of_queue(state, shares_of(state), "a", (1,))
+        rank = rank_of_queue(state.occupancy, shares_of(state), "a", (1,))
         assert rank[4:6] == (3_000, 2_000)
 
     def test_rank_of_a_queue_by_dominant_resource_fairness(self) -> None:
         scene = Scene().node("n", 8).queue("a", quota=4, weight=0).queue("b")
         scene.runs("old", "n", queue="a").waits("other", 8, queue="b")
         state = scene.state()
-        rank = rank_of_queue(state, shares_of(state), "a", (1,))
+        rank = rank_of_queue(state.occupancy, shares_of(state), "a", (1,))
         assert rank == (False, False, -100, False, 0.5, 0.25, 0.5, 0, "a")
 
     def test_resources_that_are_not_asked_for_do_not_matter(self) -> None:
         scene = Scene().node("n", 8).queue("a", weight=0).runs("old", "n", queue="a")
         state = scene.state()
         shares = shares_of(state)
-        assert rank_of_queue(state, shares, "a", (0,))[:2] == (False, False)
-        assert rank_of_queue(state, shares, "a", (1,))[:2] == (True, True)
+        assert rank_of_queue(state.occupancy, shares, "a", (0,))[:2] == (False, False)
+        assert rank_of_queue(state.occupancy, shares, "a", (1,))[:2] == (True, True)
 
 
 class TestAsked:
     def test_the_chunk_that_is_next_counts(self) -> None:
         state = Scene().queue("q").waits("g", 3, gpus=2, least=2).state()
-        assert asked_by_next(state, state.occupancy.groups["g"]) == (4,)
+        assert asked_by_next(state.occupancy, state.occupancy.groups["g"]) == (4,)
 
     def test_a_group_that_cannot_start_asks_for_nothing(self) -> None:
         state = Scene().queue("q").waits("g", 1, least=2).state()
-        assert asked_by_next(state, state.occupancy.groups["g"]) == (0,)
+        assert asked_by_next(state.occupancy, state.occupancy.groups["g"]) == (0,)
 
     def test_a_claim_that_pods_share_counts_once(self) -> None:
         scene = Scene().queue("q").claim("shared", 2).group("g", root=PodSet("", 2))
         scene.pod("g", claims=("shared",)).pod("g", claims=("shared",))
         state = scene.state()
-        assert asked_by_next(state, state.occupancy.groups["g"]) == (2,)
+        assert asked_by_next(state.occupancy, state.occupancy.groups["g"]) == (2,)
 
     def test_a_claim_that_a_placed_pod_uses_is_not_asked_for(self) -> None:
         scene = Scene().node("n", 2).queue("q").claim("shared", 2, "n").group("g")
         scene.pod("g", "n", claims=("shared",)).pod("g", claims=("shared",))
         state = scene.state()
-        assert asked_by_next(state, state.occupancy.groups["g"]) == (0,)
+        assert asked_by_next(state.occupancy, state.occupancy.groups["g"]) == (0,)
 
 
 def _givers(scene: Scene) -> list[str]:
     state = scene.state()
-    ranks = givers(state, shares_of(state))
+    ranks = givers(state.occupancy, shares_of(state))
     return sorted(ranks, key=lambda name: ranks[name])
 
 

@@ -24,17 +24,17 @@ def _scene(root: SubGroup) -> Scene:
 
 def _next(scene: Scene) -> PlacementUnit | TooFewPods | None:
     state = scene.state()
-    return next_chunk(state, state.occupancy.groups["g"])
+    return next_chunk(state.occupancy, state.occupancy.groups["g"])
 
 
 def _losses(scene: Scene) -> list[list[str]]:
     state = scene.state()
-    return [names(unit) for unit in surplus(state, state.occupancy.groups["g"])]
+    return [names(unit) for unit in surplus(state.occupancy, state.occupancy.groups["g"])]
 
 
 def _fullness(scene: Scene) -> Fullness:
     state = scene.state()
-    return fullness(state, state.occupancy.groups["g"])
+    return fullness(state.occupancy, state.occupancy.groups["g"])
 
 
 def _fill(scene: Scene, pod_set: str, *, placed: int = 0, waiting: int = 0) -> Scene:
@@ -116,7 +116,7 @@ class TestPodSet:
 
     def test_only_the_pods_that_are_named_are_placed(self) -> None:
         state = _fill(_scene(PodSet("a", 2)), "a", waiting=3).state()
-        chunk = next_chunk(state, state.occupancy.groups["g"], {"t/a1", "t/a2"})
+        chunk = next_chunk(state.occupancy, state.occupancy.groups["g"], {"t/a1", "t/a2"})
         assert pods_of(chunk) == ["a1", "a2"]
 
 
@@ -183,8 +183,8 @@ def test_the_pods_that_have_a_place_come_in_their_order() -> None:
     scene = _scene(PodSet("", 1))
     scene.pod("g", "n", gpus=0, name="b", created=1).pod("g", "n", gpus=0, name="a", created=2)
     state = scene.pod("g", gpus=0, name="waits").state()
-    assert names(active_pods(state, "g")) == ["b", "a"]
-    assert active_pods(state, "gone") == []
+    assert names(active_pods(state.occupancy, "g")) == ["b", "a"]
+    assert active_pods(state.occupancy, "gone") == []
 
 
 class TestFullness:
@@ -219,7 +219,7 @@ class TestFullness:
 
     def test_a_group_has_its_minimum_when_nothing_is_missing(self) -> None:
         def satisfied(state: State) -> bool:
-            return is_satisfied(state, state.occupancy.groups["g"])
+            return is_satisfied(state.occupancy, state.occupancy.groups["g"])
 
         assert satisfied(_fill(_scene(PodSet("a", 1)), "a", placed=1).state())
         assert not satisfied(_fill(_scene(PodSet("a", 2)), "a", placed=1).state())

@@ -41,5 +41,5 @@ def test_they_are_refused_in_a_queue_that_counts_only_some_gpus(resource: Resour
 def test_they_are_part_of_what_there_is_but_on_nodes_that_are_cordoned() -> None:
     scene = Scene().node("n", extended={"nvidia.com/gpu": 8})
     scene.node("cordoned", extended={"nvidia.com/gpu": 4}, unschedulable=True)
-    assert cluster_total(scene.queue("q").state(), Gpus()) == 8 * GPU
-    assert cluster_total(scene.state(), Gpus("H100")) == 0
+    assert cluster_total(scene.queue("q").state().occupancy, Gpus()) == 8 * GPU
+    assert cluster_total(scene.state().occupancy, Gpus("H100")) == 0

@@ -28,7 +28,9 @@ def _allowed(scene: Scene, *terms: PodAffinity, labels: dict[str, str]) -> list[
 def _nodes(state: State, pod: Pod) -> list[str]:
     budget = StepBudget(UNLIMITED)
     return sorted(
-        PodRules(state, LabelledNodes(state)).allowed(pod, frozenset(state.occupancy.nodes), budget)
+        PodRules(state.occupancy, LabelledNodes(state.occupancy)).allowed(
+            pod, frozenset(state.occupancy.nodes), budget
+        )
     )
 
 
@@ -218,7 +220,7 @@ def test_what_terms_cost_is_spent() -> None:
     scene = _zones().group("g").pod("g", gpus=0, name="new", needs=needs)
     state = scene.state()
     with pytest.raises(OutOfStepsError):
-        PodRules(state, LabelledNodes(state)).allowed(
+        PodRules(state.occupancy, LabelledNodes(state.occupancy)).allowed(
             state.occupancy.pods["t/new"], frozenset(state.occupancy.nodes), StepBudget(5)
         )
 
@@ -229,7 +231,10 @@ def test_counts_follow_trials() -> None:
     scene.group("g").pod("g", gpus=0, name="new", needs=needs, labels=WEB)
     scene.group("h").pod("h", gpus=0, name="other", labels=WEB)
     state, budget = scene.state(), StepBudget(UNLIMITED)
-    rules, names = PodRules(state, LabelledNodes(state)), frozenset(state.occupancy.nodes)
+    rules, names = (
+        PodRules(state.occupancy, LabelledNodes(state.occupancy)),
+        frozenset(state.occupancy.nodes),
+    )
     before = rules.allowed(state.occupancy.pods["t/new"], names, budget)
     mark = state.occupancy.mark()
     state.occupancy.place("t/other", "b1", ())
@@ -253,7 +258,7 @@ def test_terms_that_have_been_counted_cost_no_look_at_the_pods() -> None:
         scene.pod(None, "a1", gpus=0, name=f"other-{index}")
     state = scene.state()
     rules, names, budget = (
-        PodRules(state, LabelledNodes(state)),
+        PodRules(state.occupancy, LabelledNodes(state.occupancy)),
         frozenset(state.occupancy.nodes),
         StepBudget(1_000_000),
     )
@@ -269,7 +274,10 @@ def test_an_attempt_costs_the_same_whatever_has_been_asked_before() -> None:
     needs = PodNeeds(pod_affinity=(_term(anti=True), _term()))
     scene.pod("g", gpus=0, name="new", needs=needs)
     state = scene.state()
-    rules, names = PodRules(state, LabelledNodes(state)), frozenset(state.occupancy.nodes)
+    rules, names = (
+        PodRules(state.occupancy, LabelledNodes(state.occupancy)),
+        frozenset(state.occupancy.nodes),
+    )
     budgets = StepBudget(1_000_000), StepBudget(1_000_000)
     for budget in budgets:
         rules.allowed(state.occupancy.pods["t/new"], names, budget)

@@ -131,7 +131,7 @@ def test_allowed_nodes_are_those_of_the_rules(seed: int) -> None:
         namespaces=_NAMESPACES,
     )
     state, budget = State(snapshot), StepBudget(UNLIMITED)
-    rules, names = PodRules(state, LabelledNodes(state)), frozenset(nodes)
+    rules, names = PodRules(state.occupancy, LabelledNodes(state.occupancy)), frozenset(nodes)
     pending = [pod for pod in pods if isinstance(pod.state, Pending)]
     for _ in range(3):
         for pod in pending:
@@ -161,7 +161,7 @@ def test_a_trial_that_is_rolled_back_changes_no_answer(seed: int) -> None:
         namespaces=_NAMESPACES,
     )
     state, budget = State(snapshot), StepBudget(UNLIMITED)
-    rules, names = PodRules(state, LabelledNodes(state)), frozenset(nodes)
+    rules, names = PodRules(state.occupancy, LabelledNodes(state.occupancy)), frozenset(nodes)
     pending = [pod for pod in pods if isinstance(pod.state, Pending)]
     before = [rules.allowed(pod, names, budget) for pod in pending]
     mark = state.occupancy.mark()

@@ -59,7 +59,7 @@ def _allowed(scene: Scene, *constraints: SpreadConstraint, labels: Any = None) -
     own = _WEB if labels is None else labels
     scene.group("g").pod("g", gpus=0, name="new", needs=needs, labels=own)
     state = scene.state()
-    rules = SpreadRules(state, LabelledNodes(state))
+    rules = SpreadRules(state.occupancy, LabelledNodes(state.occupancy))
     names = frozenset(state.occupancy.nodes)
     return sorted(rules.allowed(state.occupancy.pods["t/new"], names, StepBudget(UNLIMITED)))
 
@@ -80,7 +80,7 @@ def test_nodes_that_come_and_go_count_as_they_are() -> None:
     scene = _zones(1, 1).group("g")
     scene.pod("g", gpus=0, name="new", needs=PodNeeds(spread=(_spread(),)), labels=_WEB)
     state = scene.state()
-    rules, found = SpreadRules(state, LabelledNodes(state)), []
+    rules, found = SpreadRules(state.occupancy, LabelledNodes(state.occupancy)), []
     node = replace(state.occupancy.nodes["n1"], node=Node("n2", {"zone": "2"}))
     for comes in (None, True, False):
         if comes:
@@ -157,7 +157,7 @@ def test_a_group_is_asked_again_when_the_pods_are_spread_more_evenly() -> None:
 def test_what_constraints_cost_is_spent() -> None:
     needs = PodNeeds(spread=tuple(_spread(skew=index) for index in range(1, 32)))
     state = _zones(1, 1).group("g").pod("g", gpus=0, name="new", needs=needs).state()
-    rules = SpreadRules(state, LabelledNodes(state))
+    rules = SpreadRules(state.occupancy, LabelledNodes(state.occupancy))
     with pytest.raises(OutOfStepsError):
         rules.allowed(
             state.occupancy.pods["t/new"], frozenset(state.occupancy.nodes), StepBudget(5)
@@ -250,7 +250,10 @@ def test_allowed_nodes_are_those_of_the_rules(seed: int) -> None:
     )
     new = Pod("t/new", needs, Pending(), labels=_WEB if random.random() < 0.8 else {})
     state = State(Snapshot(now=0, nodes=tuple(nodes), pods=(*pods, new)))
-    rules, budget = SpreadRules(state, LabelledNodes(state)), StepBudget(UNLIMITED)
+    rules, budget = (
+        SpreadRules(state.occupancy, LabelledNodes(state.occupancy)),
+        StepBudget(UNLIMITED),
+    )
     for _ in range(3):
         assert rules.allowed(new, frozenset(names), budget) == _expected(state, new)
         if pods:

@@ -157,7 +157,7 @@ def test_domains_of_a_level_are_charged_to_the_group_that_names_it() -> None:
     scene.group("far", root=PodSet("", 1, topology=constraint)).pod("far", gpus=0)
     trial = scene.trial()
     trial.places.budget = budget = StepBudget(10**9)
-    chunk = next_chunk(trial.state, trial.state.occupancy.groups["far"])
+    chunk = next_chunk(trial.state.occupancy, trial.state.occupancy.groups["far"])
     assert isinstance(chunk, PlacementUnit)
     for _ in range(2):
         Gang(trial, Assigner(trial, Policy()).take).place(chunk)

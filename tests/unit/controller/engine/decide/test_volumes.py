@@ -431,7 +431,7 @@ def test_allowed_nodes_are_those_of_the_rules(seed: int) -> None:
     state = scene.state()
     pod = state.occupancy.pods["t/new"]
     others = [other for other in state.occupancy.pods.values() if other.key != pod.key]
-    rules = VolumeRules(state, LabelledNodes(state))
+    rules = VolumeRules(state.occupancy, LabelledNodes(state.occupancy))
     names = rules.allowed(pod, frozenset(zones), StepBudget(UNLIMITED))
     assert names == {
         node for node, zone in zones.items() if _has_place(storage, others, pod, node, zone)

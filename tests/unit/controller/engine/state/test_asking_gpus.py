@@ -169,7 +169,7 @@ def test_a_whole_gpu_counts_one_whatever_the_least_share() -> None:
     small = replace(_H100, least_share=Fraction(1, 2))
     state = _state(slices=small.slices("h"))
     assert _given(state, (DRIVER, "h", "gpu-0")) == [(GPU, 1)]
-    assert cluster_total(state, Gpus()) == 2 * GPU
+    assert cluster_total(state.occupancy, Gpus()) == 2 * GPU
 
 
 def test_a_request_counts_the_least_share_of_the_node_where_it_is_least() -> None:
@@ -204,12 +204,12 @@ def test_a_resource_of_a_model_counts_its_gpus_only() -> None:
 
 @pytest.mark.parametrize(("resource", "count"), [(Gpus(), 3), (Gpus("A100"), 1), (Gpus("B200"), 0)])
 def test_what_there_is_of_gpus(resource: Gpus, count: int) -> None:
-    assert cluster_total(_state(), resource) == count * GPU
+    assert cluster_total(_state().occupancy, resource) == count * GPU
 
 
 def test_gpus_of_cordoned_nodes_are_left_out_of_what_there_is() -> None:
     cordoned = tuple(replace(node, unschedulable=True) for node in _nodes(_H100))
     state = _state(nodes=(*cordoned, *_nodes(_A100)))
     state.refresh()
-    assert cluster_total(state, Gpus()) == GPU
-    assert cluster_total(state, Gpus("H100")) == 0
+    assert cluster_total(state.occupancy, Gpus()) == GPU
+    assert cluster_total(state.occupancy, Gpus("H100")) == 0

@@ -65,10 +65,10 @@ def test_what_a_group_can_lose_of_a_node_is_what_it_can_lose_that_is_there(rng: 
         for node in _NODES:
             there = [
                 pods
-                for pods in surplus(state, group)
+                for pods in surplus(state.occupancy, group)
                 if any(state.occupancy.holds[pod.key].node == node for pod in pods)
             ]
-            assert list(surplus(state, group, node)) == there
+            assert list(surplus(state.occupancy, group, node)) == there
 
 
 @examples(150)
@@ -90,7 +90,7 @@ def test_a_group_stands_without_pods_if_it_would_have_its_minimum_once_they_are_
             and not state.occupancy.is_nominated(pod.key)
             and pod not in without
         )
-        assert stands(state, group, without) == _has_minimum(group.root, left)
+        assert stands(state.occupancy, group, without) == _has_minimum(group.root, left)
 
 
 def _trial(rng: Random) -> Trial:
