@@ -242,7 +242,7 @@ class NodeLosses:
 
     def _learn(self) -> None:
         """Takes the typical wishes that this cluster can meet."""
-        known = self._state.wishes.typical(Beside.of(*self._totals))
+        known = self._state.requests.wishes.typical(Beside.of(*self._totals))
         if known is self._known and self._known_ways == self._of_ways:
             return
         self._known, self._known_ways = known, self._of_ways.copy()

@@ -6,9 +6,8 @@ something relevant has changed.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
-from carina_dra.allocator.group import WHOLE
 from carina_dra.resource import (
     DeviceClass,
     DeviceTaintRule,
@@ -20,20 +19,16 @@ from controller.engine.model.node import ClusterNode
 from controller.engine.model.plan import CarriedOver
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.engine.model.queue import Queue
-from controller.engine.model.resource import minus
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.model.volume import StorageObject
-from controller.engine.model.wish import Wish
-from controller.engine.state.asking import asked_devices, replaceable
-from controller.engine.state.charge import Charge
+from controller.engine.state.asking import replaceable
 from controller.engine.state.members import GroupPods
+from controller.engine.state.memory import EngineMemory
 from controller.engine.state.occupancy import Occupancy, discard
-from controller.engine.state.queue_tree import LOST, ROOT, QueueTree
+from controller.engine.state.queue_tree import QueueTree
 from controller.engine.state.recount import Recount
-from controller.engine.state.wishes import AskedWishes
+from controller.engine.state.requests import Requests
 
-_Requests: TypeAlias = dict[str, tuple[str, Charge]]
-_SEVERAL: Final = 2
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 
 
@@ -54,18 +49,9 @@ class State:
         """By claim: how many devices it has that might get fewer elsewhere."""
         self._devices_changed = True
         self._recount = Recount()
-        self._requests: _Requests = {}
-        """By pod: what it counts as asked for, and in which queue."""
-        self._asking_by_name: dict[str, None] = {}
-        """Those of them that wait and have planned claims: how they count depends on devices."""
-        self._claim_requests: _Requests = {}
-        """By claim, which may have the name of a pod: the same."""
-        self._counted: dict[str, str] = {}
-        """By claim: the pod with which it counts as asked for."""
-        self.wishes = AskedWishes()
-        """What claims and their pods ask for, whatever is tried."""
+        self.requests = Requests(self.occupancy)
         self._queues: dict[str, Queue] = {}
-        self.memory = snapshot.memory
+        self._memory = EngineMemory(snapshot.memory)
         self._load(snapshot)
         self.memory = snapshot.memory  # what is remembered holds for the snapshot as a whole
         self.occupancy.journal.forget()
@@ -309,22 +295,16 @@ class State:
         self.occupancy.devices.leave_out(cordoned)
         self.occupancy.asking.forget_claims()
         have = self._recount.take(self.occupancy.tree.resources)
-        for key in have:
-            if key in self._counted:
-                self.wishes.put(key, self._claim_requests[key][0], self._wish(key))
+        self.requests.wish_again(have)
         if self.occupancy.asking.look_again():
-            touched, forgotten = set(self.touched), set(self._forgotten)
+            touched, memory = set(self.touched), self._memory.copy()
             self._charge_all_again()
             self.touched &= touched  # the groups are as they were
-            self._forgotten &= forgotten
+            self._memory = memory
         elif self.occupancy.asking.depends_on_devices:
             for key in have:
                 self.occupancy.charge_again(key)
-            ask = [key for key in self._counted if self.occupancy.allocation(key) is None]
-            for key in (*ask, *have):
-                self._count_claim_again(key)
-            for key in self._asking_by_name:
-                self._count_pod_again(self.occupancy.pods[key])
+            self.requests.count_again(have)
             self.occupancy.journal.forget()
 
     def advance(self, now: float) -> None:
@@ -345,63 +325,20 @@ class State:
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
         self.occupancy.neighbours.all_are_asked_again()
-        if (
-            self._memory.refusals or self._memory.cursors
-        ):  # what is forgotten is looked at once only
-            kept = self.memory
-            self.memory = replace(
-                kept,
-                refusals={},
-                cursors={},
-                fair_shares={},
-                wake=None,
-                outdated={**kept.outdated, **kept.refusals},
-            )
+        self._memory.forget_refusals()
 
     @property
     def memory(self) -> CarriedOver:
         """What the last cycle has left, without what has changed since."""
-        if self._forgotten:
-            known, forgotten = self._memory, self._forgotten
-            refusals = {
-                key: reasons for key, reasons in known.refusals.items() if key not in forgotten
-            }
-            outdated = {
-                key: reasons for key, reasons in known.outdated.items() if key not in forgotten
-            }
-            cursors = {key: cursor for key, cursor in known.cursors.items() if key not in forgotten}
-            set_aside = {
-                key: group for key, group in known.set_aside.items() if key not in forgotten
-            }
-            limits = {
-                key: limit for key, limit in known.attempt_limits.items() if key not in forgotten
-            }
-            self.memory = replace(
-                known,
-                refusals=refusals,
-                outdated=outdated,
-                cursors=cursors,
-                set_aside=set_aside,
-                attempt_limits=limits,
-            )
-        return self._memory
+        return self._memory.memory
 
     @memory.setter
     def memory(self, memory: CarriedOver) -> None:
-        self._memory = memory
-        self._forgotten: set[str] = set()
+        self._memory = EngineMemory(memory)
 
     def _touch(self, group: str) -> None:
         self.touched.add(group)
-        known = self._memory
-        if (
-            group in known.refusals
-            or group in known.outdated
-            or group in known.cursors
-            or group in known.set_aside
-            or group in known.attempt_limits
-        ):
-            self._forgotten.add(group)
+        self._memory.forget(group)
 
     def _touch_all(self, pods: Iterable[str]) -> None:
         for key in pods:
@@ -429,20 +366,20 @@ class State:
                 if pod.group is not None:
                     self.occupancy.members[pod.group].wait(pod, self.occupancy.pod_set_of(pod))
                     self.waiting.add(pod.group)
-                self._request(pod)
+                self.requests.add(pod)
             case Placed(node=node) | Evicting(node=node, stuck=True):
                 # Who does not end is charged: a queue could exceed its limits by deleting pods.
-                self._request(pod)
+                self.requests.add(pod)
                 self.occupancy.occupy(pod, node)
             case Evicting(node=node, charged=charged):
                 if charged:
-                    self._request(pod)
+                    self.requests.add(pod)
                 self.occupancy.leave(pod, node)
             case Gated() | Ended():
                 pass
             case _:
                 assert_never(pod.state)
-        self._count_again(pod)
+        self.requests.count_claims_again(pod)
 
     def _detach(self, pod: Pod) -> None:
         self._end_state(pod)
@@ -461,24 +398,24 @@ class State:
         """Takes from a pod what follows from its state."""
         match pod.state:
             case Pending():
-                self._forget_request(pod)
+                self.requests.remove(pod)
                 if pod.group is not None:
                     members = self.occupancy.members[pod.group]
                     members.wait_no_more(pod, self.occupancy.pod_set_of(pod))
                     if not members.pending:
                         self.waiting.discard(pod.group)
             case Placed() | Evicting(stuck=True):
-                self._forget_request(pod)
+                self.requests.remove(pod)
                 self.occupancy.vacate(pod)
             case Evicting(node=node, charged=charged):
                 if charged:
-                    self._forget_request(pod)
+                    self.requests.remove(pod)
                 self.occupancy.stay(pod, node)
             case Gated() | Ended():
                 pass
             case _:
                 assert_never(pod.state)
-        self._count_again(pod)
+        self.requests.count_claims_again(pod)
 
     def _replace_claim(self, key: str, claim: ResourceClaim | None) -> None:
         pods = [self.occupancy.pods[pod] for pod in list(self.occupancy.referring.get(key, ()))]
@@ -503,137 +440,6 @@ class State:
             self._replaceable[claim.key] = count
         else:
             self._replaceable.pop(claim.key, None)
-
-    def _request(self, pod: Pod) -> None:
-        queue = self.occupancy.queue_of(pod)
-        node = _node_of(pod)
-        needs = (
-            self.occupancy.needs_as_asked(pod)
-            if node is None
-            else self.occupancy.needs_on(pod.needs, node)
-        )
-        self._count(self._requests, pod.key, queue, Charge(self.occupancy.asking.of_pod(needs)))
-        if node is None and pod.planned:
-            self._asking_by_name[pod.key] = None
-        for key in pod.claims if node is None else self.occupancy.claims_on(pod, node):
-            counted = self._counted.get(key)
-            if key not in self.occupancy.claims or (
-                counted is not None and self._rank(self.occupancy.pods[counted]) < self._rank(pod)
-            ):
-                continue
-            self._uncount_claim(key)
-            self._counted[key] = pod.key
-            self._count_claim(key, queue, self._amounts(key))
-
-    def _forget_request(self, pod: Pod) -> None:
-        self._uncount(self._requests, pod.key)
-        self._asking_by_name.pop(pod.key, None)
-        for key in pod.claims:
-            if self._counted.get(key) == pod.key:
-                del self._counted[key]
-                self._uncount_claim(key)
-                others = (
-                    self.occupancy.pods[referrer]
-                    for referrer in self.occupancy.referring[key]
-                    if referrer != pod.key
-                )
-                asking = (other for other in others if _asks(other))
-                other = min(asking, key=self._rank, default=None)
-                if other is not None:
-                    self._counted[key] = other.key
-                    queue, amounts = self.occupancy.queue_of(other), self._amounts(key)
-                    self._count_claim(key, queue, amounts)
-
-    def _count_again(self, pod: Pod) -> None:
-        """Counts what its claims have now: that depends on who uses them, and who leaves them."""
-        for key in pod.claims:
-            self._count_claim_again(key)
-
-    def _count_pod_again(self, pod: Pod) -> None:
-        """Counts what a pod that waits asks for besides its claims: that depends on devices."""
-        queue, charge = self._requests[pod.key]
-        present = Charge(self.occupancy.asking.of_pod(self.occupancy.needs_as_asked(pod)))
-        if present != charge:
-            self._uncount(self._requests, pod.key)
-            self._count(self._requests, pod.key, queue, present)
-
-    def _count_claim_again(self, key: str) -> None:
-        known = self._claim_requests.get(key)
-        if known is not None:
-            queue, amounts = known
-            if (present := self._amounts(key)) != amounts:
-                self._uncount_claim(key)
-                self._count_claim(key, queue, present)
-
-    def _rank(self, pod: Pod) -> tuple[bool, str]:
-        """The pod of the lowest rank counts for a claim: one of a queue, if there is one."""
-        return self.occupancy.queue_of(pod) in (ROOT, LOST), pod.key
-
-    def _count_claim(self, key: str, queue: str, charge: Charge) -> None:
-        self._count(self._claim_requests, key, queue, charge)
-        self.wishes.put(key, queue, self._wish(key))
-
-    def _uncount_claim(self, key: str) -> None:
-        self._uncount(self._claim_requests, key)
-        self.wishes.put(key, "", None)
-
-    def _wish(self, key: str) -> Wish | None:
-        """What a claim asks for with its pod, if it has GPUs, or asks for several devices.
-
-        Whether it asks for a whole one or a part is known once it has one.
-        """
-        allocation = self.occupancy.allocation(key)
-        if allocation is None:
-            devices, part = asked_devices(self.occupancy.claims[key]), WHOLE
-            if devices < _SEVERAL:
-                return None
-        else:
-            parts = list(filter(None, map(self.occupancy.devices.part, allocation.devices.results)))
-            if not parts:
-                return None
-            devices, part = len(parts), max(parts)
-        needs = self.occupancy.pods[self._counted[key]].needs
-        return Wish(needs.cpu, needs.memory, devices, part)
-
-    def _count(self, requests: _Requests, key: str, queue: str, charge: Charge) -> None:
-        requests[key] = queue, charge
-        self.occupancy.accounts.request(queue, charge.amounts, charge.gpus)
-
-    def _uncount(self, requests: _Requests, key: str) -> None:
-        known = requests.pop(key, None)
-        if known is not None:
-            queue, charge = known
-            amounts = minus(self.occupancy.accounts.zero, charge.amounts)
-            self.occupancy.accounts.request(queue, amounts, charge.gpus, sign=-1)
-
-    def _amounts(self, key: str) -> Charge:
-        """What a claim counts, as it is asked or given."""
-        claim, allocation = self.occupancy.claims[key], self.occupancy.allocation(key)
-        if allocation is None and self.occupancy.is_charged(key):
-            allocation = self.occupancy.charged_allocation(key)
-        if allocation is None:
-            return Charge(self.occupancy.asking.asked(claim))
-        return self.occupancy.asking.given(claim, allocation)
-
-
-def _node_of(pod: Pod) -> str | None:
-    """Where a pod has its place, or had it; None for one that waits."""
-    match pod.state:
-        case Placed(node=node) | Evicting(node=node):
-            return node
-        case Pending() | Gated() | Ended():
-            return None
-    assert_never(pod.state)
-
-
-def _asks(pod: Pod) -> bool:
-    """Whether a pod counts as asking for what it has or waits for."""
-    match pod.state:
-        case Pending() | Placed() | Evicting(stuck=True) | Evicting(charged=True):
-            return True
-        case Gated() | Evicting() | Ended():
-            return False
-    assert_never(pod.state)
 
 
 def _differ_in_history_only(before: Group, after: Group) -> bool:
