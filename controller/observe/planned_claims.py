@@ -2,9 +2,10 @@
 
 kube-scheduler makes such a claim, and allocates it, when it binds the pod, and deletes one that was
 made before. So the controller plans it, charges it and gives the pod a node; kube-scheduler chooses
-the devices. The claim that it makes takes the place of the planned ones as soon as it counts: the
-pod's status names it, and the pod controls it. Anybody may write the annotation that such claims
-have, so this alone says nothing.
+the devices. The claim that it makes takes the place of the planned ones as soon as it counts: it
+has devices, the pod's status names it, and the pod controls it. It gets devices before the pod's
+status names it, but the watch of claims may lag behind that of pods. Anybody may write the
+annotation that such claims have, so this alone says nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ from carina_dra.resource import (
     ResourceClaim,
     ResourceClaimStatus,
 )
+from controller.engine.model.planned_claim import planned_name
 from controller.engine.model.pod import PodNeeds
 from controller.observe.extended_request import claim_spec, classes_by_resource
 from controller.observe.pod import ObservedPod
@@ -31,9 +33,13 @@ CHOICE_SECONDS: Final = 30.0
 
 
 def is_special(claim: ResourceClaim | None, pod: ObservedPod) -> bool:
-    """Whether a claim is the one that kube-scheduler made for a pod's extended resources."""
+    """Whether a claim is the one that kube-scheduler made for a pod's extended resources.
+
+    One without devices is not, or not any more: nothing would count for the pod.
+    """
     return (
         claim is not None
+        and claim.status.allocation is not None
         and claim.key == pod.special
         and any(
             owner.controller and owner.uid == pod.uid for owner in claim.metadata.owner_references
@@ -194,7 +200,7 @@ class PlannedClaims:
             class_name = self._class_of.get(name)
             if class_name is not None:
                 metadata = ObjectMeta(
-                    name=f"{pod.name}/extended-resource/{name}",  # no claim can have this name
+                    name=planned_name(pod.name, name),
                     namespace=pod.namespace,
                     uid=f"{pod.uid}/{name}",
                     annotations={SPECIAL_ANNOTATION: "true"},

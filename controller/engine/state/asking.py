@@ -26,6 +26,7 @@ from carina_dra.resource import (
     ResourceClaimSpec,
 )
 from carina_dra.step_budget import OutOfStepsError, StepBudget
+from controller.engine.model.planned_claim import is_planned
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.resource import (
     Amounts,
@@ -198,8 +199,13 @@ class Asking:
         return tuple(amounts)
 
     def given(self, claim: ResourceClaim, allocation: Allocation) -> Charge:
-        """What an allocated claim counts."""
-        return self._charge(allocation, dict(_classes(claim)) if self._has_devices else {})
+        """What an allocated claim counts.
+
+        kube-scheduler may give the devices that are planned for one pod to another, so what is
+        planned counts beside all else, whichever devices it names.
+        """
+        charge = self._charge(allocation, dict(_classes(claim)) if self._has_devices else {})
+        return charge.apart(claim.key) if is_planned(claim) else charge
 
     def given_to_come(self, allocation: Allocation) -> Charge:
         """What a claim counts that does not exist yet, once it has devices."""

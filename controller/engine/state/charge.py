@@ -27,3 +27,11 @@ class Charge:
     amounts: Amounts
     """Without the parts of GPUs, of which an account has at most a whole one for each GPU."""
     gpus: tuple[GpuPart, ...] = ()
+
+    def apart(self, claim: str) -> "Charge":
+        """The same of GPUs that nobody else has."""
+        gpus = (
+            held._replace(gpu=held.gpu._replace(name=f"{held.gpu.name} of {claim} {index}"))
+            for index, held in enumerate(self.gpus)
+        )
+        return Charge(self.amounts, tuple(gpus))

@@ -184,6 +184,17 @@ def test_special_claim_that_is_seen_after_its_pod_counts_as_soon_as_it_is(mirror
     assert mirror.state.occupancy.pods["t/p"].claims == ("t/made",)
 
 
+def test_planned_devices_count_until_the_allocation_of_the_special_claim_is_seen(
+    mirror: Mirror,
+) -> None:
+    put(mirror, asking())
+    send(mirror)
+    mirror.put_claim(special_claim())  # as it is created; the watch of claims lags behind
+    pod = put(mirror, asking(special="made", gates=(), given="n1", node="n1", version=3))
+    assert pod.claims == (PLANNED,)
+    assert given(mirror) == ["gpu-1"]
+
+
 def test_special_claim_that_kube_scheduler_deletes_is_planned_again(mirror: Mirror) -> None:
     mirror.put_claim(special_claim(gpus_of("n1", 0)))
     put(mirror, asking(special="made", gates=(), given="n1"))

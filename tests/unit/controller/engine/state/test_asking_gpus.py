@@ -18,6 +18,7 @@ from carina_dra.resource import (
 )
 from controller.engine.decide.shares import cluster_total
 from controller.engine.model.node import ClusterNode
+from controller.engine.model.planned_claim import planned_name
 from controller.engine.model.queue import Entitlement, Queue
 from controller.engine.model.resource import Gpus
 from controller.engine.model.snapshot import Snapshot
@@ -120,6 +121,18 @@ def _given(state: State, *devices: tuple[str, str, str]) -> list[tuple[int, int]
     )
     assert charge.amounts == (0,)  # parts of GPUs are added in accounts, one GPU at most once
     return [(one.part, len(one.columns)) for one in charge.gpus]
+
+
+def test_devices_that_kube_scheduler_may_choose_otherwise_count_beside_all_others() -> None:
+    device = Allocation(DeviceAllocation((DeviceResult("r0", DRIVER, "h", "gpu-0"),)))
+    claim, asking = _claim(_exactly("gpu.carina.dev")), _state().occupancy.asking
+    planned = [
+        replace(claim, metadata=replace(claim.metadata, name=planned_name(pod, "nvidia.com/gpu")))
+        for pod in ("p", "q")
+    ]
+    charges = [asking.given(each_claim, device) for each_claim in (claim, claim, *planned)]
+    assert [sum(held.part for held in charge.gpus) for charge in charges] == [GPU] * 4
+    assert len({held.gpu for charge in charges for held in charge.gpus}) == 3
 
 
 @pytest.mark.parametrize("driver", [DRIVER, _NVIDIA])

@@ -1,7 +1,6 @@
 """The state of a cluster: what events change, and that a trial changes nothing."""
 
 from dataclasses import replace
-from time import process_time
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from controller.engine.model.resource import Cpu
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.queue_tree import LOST, ROOT
 from controller.engine.state.state import State
+from tests.calls import calls_of
 from tests.unit.controller.engine.scene import Scene, gpus_of
 
 
@@ -309,20 +309,22 @@ def _sorted(snapshot: Snapshot) -> Snapshot:
 
 
 def test_pods_that_share_a_claim_are_evicted_without_a_look_at_each_other() -> None:
-    few, many = (_seconds_to_evict(pods) for pods in (500, 4000))
-    assert many < 8 * few * 3, "8 times as many pods that look at each other take 64 times as long"
+    few, many = (_calls_to_evict(pods) for pods in (100, 800))
+    assert many < 1.1 * 8 * few
 
 
-def _seconds_to_evict(pods: int) -> float:
+def _calls_to_evict(pods: int) -> int:
     scene = Scene().node("n", 1, pods=pods).queue("q").claim("c", 1, "n")
     for at in range(pods):
         scene.group(f"g{at}").pod(f"g{at}", "n", gpus=0, claims=("c",))
     state = scene.state()
     state.refresh()
-    began = process_time()
-    for at in range(pods):
-        state.occupancy.evict(f"t/g{at}-0", here=True)
-    return process_time() - began
+
+    def evict_all() -> None:
+        for at in range(pods):
+            state.occupancy.evict(f"t/g{at}-0", here=True)
+
+    return calls_of(evict_all)
 
 
 def test_groups_that_go_one_after_the_other_cost_no_look_at_all_that_wait(
