@@ -130,7 +130,7 @@ def test_devices_that_kube_scheduler_may_choose_otherwise_count_beside_all_other
         replace(claim, metadata=replace(claim.metadata, name=planned_name(pod, "nvidia.com/gpu")))
         for pod in ("p", "q")
     ]
-    charges = [asking.given(each_claim, device) for each_claim in (claim, claim, *planned)]
+    charges = [asking.given(counted, device) for counted in (claim, claim, *planned)]
     assert [sum(held.part for held in charge.gpus) for charge in charges] == [GPU] * 4
     assert len({held.gpu for charge in charges for held in charge.gpus}) == 3
 
