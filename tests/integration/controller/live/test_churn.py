@@ -28,6 +28,8 @@ _NODES = [f"churn-{index}" for index in range(4)]
 _GPUS = 8
 _ALIVE = 12
 """Gangs at a time: more than there is room for, now and then."""
+_BY_LIMITS = 0.4
+"""The part of gangs that ask by an extended resource."""
 _REST_EVERY = 10
 """Kills after which the cluster is let come to rest."""
 _RESTS_WITHIN = 60.0
@@ -44,13 +46,15 @@ class Gang:
     pods: int
     gpus: int
     priority_class: str
+    by_limits: bool
+    """Whether it asks by an extended resource, so that kube-scheduler chooses its devices."""
 
     def create(self) -> None:
         self.team.group(self.name, minCount=self.pods)
         labels = {**self.team.labels(self.name), "gang": self.name}
         template = {
             "metadata": {"labels": labels},
-            "spec": self.team.pod_spec(self.gpus, priorityClassName=self.priority_class),
+            "spec": self._pod_spec(),
         }
         self.team.client.create(
             _REPLICA_SETS,
@@ -65,6 +69,13 @@ class Gang:
                 },
             },
         )
+
+    def _pod_spec(self) -> Body:
+        if not self.by_limits:
+            return self.team.pod_spec(self.gpus, priorityClassName=self.priority_class)
+        resources = {"limits": {"nvidia.com/gpu": str(self.gpus)}, "requests": {"cpu": "100m"}}
+        container = {"name": "main", "image": "none", "resources": resources}
+        return self.team.pod_spec(0, priorityClassName=self.priority_class, containers=[container])
 
     def end(self) -> None:
         """Has its pods succeed, and removes it."""
@@ -177,6 +188,7 @@ class Churn:
                 draw.randint(1, 4),
                 draw.randint(1, 4),
                 draw.choice(self._classes),
+                by_limits=draw.random() < _BY_LIMITS,
             )
             gang.create()
             self.gangs.append(gang)
