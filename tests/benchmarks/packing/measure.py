@@ -5,6 +5,7 @@ from typing import Final
 
 from carina_dra.allocator.preference import DEFAULT
 from tests.benchmarks.measurement import Measurement
+from tests.benchmarks.packing import partitions
 from tests.benchmarks.packing.experiment import run, scaled
 from tests.benchmarks.packing.trace import (
     WORKLOADS,
@@ -54,3 +55,4 @@ def measure(hear: Hear, *, scale: float = 1) -> None:
         )
     goal = mean(goals) - _AHEAD
     hear(Measurement(NAME, "the mean of all workloads", mean(means), "%", goal=goal))
+    partitions.measure(NAME, hear, scale=scale)

@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from carina_dra.allocator.preference import DEFAULT, Policy
+from tests.benchmarks.packing import partitions
 from tests.benchmarks.packing.experiment import Outcome, run, scaled
 from tests.benchmarks.packing.trace import arrivals, node_kinds, published, until, workload
 
@@ -47,3 +48,8 @@ def test_the_default_gives_out_about_as_much_as_the_best_published_policy(name: 
 def test_few_free_gpus_are_on_nodes_without_cpu() -> None:
     binpack = _outcome("default", Policy())
     assert _outcome("default", DEFAULT).without_cpu < binpack.without_cpu / 2
+
+
+def test_of_a_stream_of_partitions_what_there_is_no_room_for_is_refused() -> None:
+    refused = partitions.refused(1, DEFAULT, 0)
+    assert 30 < refused < 45  # of 140 that are asked for
