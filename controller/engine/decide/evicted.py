@@ -1,7 +1,11 @@
-"""Who has been evicted for one group, in which order, and by group."""
+"""Who has been evicted for one group, in which order, and by group.
 
+A pod that has moved may have to leave its new place, too. It is one pod all the same.
+"""
+
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.engine.model.group import Group
 from controller.engine.model.pod import Pod
@@ -24,8 +28,8 @@ class EvictedUnits:
         self._units: list[EvictionUnit] = []
         self._of: dict[str, list[EvictionUnit]] = {}
         """By group, in the same order."""
-        self.pods = 0
-        """How many pods they have together."""
+        self._times = Counter[str]()
+        """By pod: how often it has left a place."""
 
     def __len__(self) -> int:
         return len(self._units)
@@ -35,6 +39,20 @@ class EvictedUnits:
 
     def __getitem__(self, at: int) -> EvictionUnit:
         return self._units[at]
+
+    @property
+    def pods(self) -> int:
+        """How many pods are evicted."""
+        return len(self._times)
+
+    def from_their_places(self) -> Iterator[EvictionUnit]:
+        """The units without the pods that have only left a new place."""
+        seen: set[str] = set()
+        for unit in self._units:
+            pods = tuple(pod for pod in unit.pods if pod.key not in seen)
+            seen.update(pod.key for pod in pods)
+            if pods:
+                yield replace(unit, pods=pods)
 
     def since(self, first: int) -> Sequence[EvictionUnit]:
         """The units from an index on."""
@@ -46,13 +64,14 @@ class EvictedUnits:
 
     def pods_of(self, group: Group) -> Iterator[Pod]:
         """The evicted pods of a group."""
-        return (pod for unit in self._of.get(group.key, ()) for pod in unit.pods)
+        pods = {pod.key: pod for unit in self._of.get(group.key, ()) for pod in unit.pods}
+        return iter(pods.values())
 
     def add(self, unit: EvictionUnit) -> None:
         """A unit is evicted."""
         self._units.append(unit)
         self._of.setdefault(unit.group.key, []).append(unit)
-        self.pods += len(unit.pods)
+        self._times.update(pod.key for pod in unit.pods)
 
     def cut(self, count: int) -> None:
         """All but the first units are not evicted after all."""
@@ -68,4 +87,7 @@ class EvictedUnits:
         del of_group[index]
         if not of_group:
             del self._of[unit.group.key]
-        self.pods -= len(unit.pods)
+        for pod in unit.pods:
+            self._times[pod.key] -= 1
+            if not self._times[pod.key]:
+                del self._times[pod.key]

@@ -184,7 +184,7 @@ class Improvement:
 
     def _known(self, taken: Sequence[Taken], has: Amounts) -> _Known | None:
         """What has been decided; None if others have lost what they had in this plan only."""
-        units = tuple(self._evictor.evicted)
+        units = tuple(self._evictor.evicted.from_their_places())
         pods = [pod for unit in units for pod in unit.pods]
         if not all(isinstance(pod.state, Placed) and self._trial.is_evicted(pod) for pod in pods):
             return None

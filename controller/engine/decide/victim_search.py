@@ -381,7 +381,7 @@ class VictimSearch:
 
     def _disturbance(self) -> tuple[int, int]:
         """How many pods are evicted for good, and how many in all."""
-        pods = [pod.key for unit in self._evicted for pod in unit.pods]
+        pods = {pod.key for unit in self._evicted for pod in unit.pods}
         return sum(key not in self._state.occupancy.holds for key in pods), len(pods)
 
     def _move_bound(self, first: int) -> bool:

@@ -34,11 +34,20 @@ def test_units_by_group_are_those_of_the_list(rng: Random) -> None:
             case _:
                 pass
         assert list(evicted) == units
-        assert evicted.pods == sum(len(unit.pods) for unit in units)
+        assert evicted.pods == len({pod.key for unit in units for pod in unit.pods})
         assert evicted.groups() == list(dict.fromkeys(unit.group for unit in units))
         for group in _GROUPS:
-            pods = [pod for unit in units if unit.group is group for pod in unit.pods]
-            assert list(evicted.pods_of(group)) == pods
+            pods = [pod.key for unit in units if unit.group is group for pod in unit.pods]
+            assert [pod.key for pod in evicted.pods_of(group)] == list(dict.fromkeys(pods))
+
+
+def test_a_pod_that_leaves_its_new_place_too_has_left_its_place_once() -> None:
+    evicted = EvictedUnits()
+    for names in ("ab", "bc"):
+        left = tuple(Pod(name, PodNeeds(), Pending()) for name in names)
+        evicted.add(EvictionUnit(_GROUPS[0], left, must_move=False))
+    pods = [[pod.key for pod in unit.pods] for unit in evicted.from_their_places()]
+    assert pods == [["a", "b"], ["c"]]
 
 
 def _unit(rng: Random, step: int) -> EvictionUnit:

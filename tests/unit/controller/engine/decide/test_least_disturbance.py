@@ -1,5 +1,7 @@
 """Of the plans that fairness permits, the one that disturbs least is chosen."""
 
+import pytest
+
 from controller.engine.model.group import PodSet
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import PodNeeds
@@ -40,6 +42,15 @@ class TestMoves:
         needs = PodNeeds(node_selector=(("kind", "b"),))
         plan = scene.waits("new", gpus=2, needs=needs).plan()
         assert nominated(plan) == {"new-0": "b", "two-0": "c", "three-0": "a"}
+
+    def test_a_pod_that_has_to_move_on_is_moved_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """For the first pod of the gang `y` moves to `a`, and on to `c` for the second one."""
+        monkeypatch.setattr("controller.engine.decide.few_nodes._STEPS", 0)
+        scene = _consolidating(4, 4, 4).runs("x", "a").runs("y", "b", created=1)
+        scene.runs("firm", "c", gpus=2, preemptible=False)
+        plan = scene.waits("new", 2, gpus=4).plan()
+        assert sorted(evicted(plan)) == ["x-0", "y-0"]
+        assert nominated(plan) == {"x-0": "c", "y-0": "c", "new-0": "b", "new-1": "a"}
 
 
 class TestManyNodes:
