@@ -46,6 +46,10 @@ class StepBudget:
         """A budget without a limit, for work on questions of one's own."""
         return cls(UNLIMITED)
 
+    def beside(self, limit: int) -> "StepBudget":
+        """A budget for work beside this one, which gives way like this one."""
+        return StepBudget(limit, self._gives_way)
+
     @property
     def is_limited(self) -> bool:
         """Whether it can be spent."""

@@ -137,7 +137,7 @@ class _Cycle:
         self._reasons: dict[str, list[Reason]] = {}
         self._cursors: dict[str, Cursor] = {}
         self._stale: list[str] = []
-        self._reservations = Reservations(trial)
+        self._reservations = Reservations(trial, isolation)
         self._wake = self._state.memory.wake if self._refusals else None
         self._allocation = Allocating(trial, self._reservations)
         self._making_room: dict[Action, MakingRoom] = {}

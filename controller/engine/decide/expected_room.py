@@ -1,16 +1,20 @@
-"""Where a group would have its places once those that run have ended as they have said."""
+"""Where a group would have its places once those that run have ended as they have said.
+
+The group pays for that, also where another one asks, which does not choose what it costs.
+"""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from carina_dra.allocator.usage import PoolId
-from carina_dra.step_budget import OutOfStepsError, StepBudget
+from carina_dra.step_budget import OutOfStepsError
 from controller.engine.decide.assigner import Assigner
 from controller.engine.decide.gang import Gang
+from controller.engine.decide.isolation import Isolation
 from controller.engine.decide.overrun import Overruns, declared_end
 from controller.engine.decide.placement_policy import policy_of
 from controller.engine.decide.placement_unit import PlacementUnit, active_pods, next_chunk
@@ -20,8 +24,10 @@ from controller.engine.model.group import Group
 from controller.engine.model.pod import Pod
 from controller.engine.model.reason import NoRoom, Reason
 
+T = TypeVar("T")
+
 _TIMES_AN_ATTEMPT: Final = 4
-"""What it may cost to find out whether there is room, in attempts of the group that asks."""
+"""What it may cost to find out whether there is room for a group, in attempts of this group."""
 _EVICTION: Final = 10
 """Steps for a pod that is taken to have ended."""
 
@@ -45,34 +51,56 @@ _Ending: TypeAlias = tuple[float, Sequence[Pod]]
 class ExpectedRoom:
     """The room that there will be. Each question leaves the state as it is."""
 
-    def __init__(self, trial: Trial, overruns: Overruns) -> None:
+    def __init__(self, trial: Trial, isolation: Isolation, overruns: Overruns) -> None:
         self._trial = trial
+        self._isolation = isolation
         self._state = trial.state
         self._overruns = overruns
 
     def earliest(self, group: Group) -> ExpectedPlaces | None:
         """The first places of a group; None if there are none, or not known when."""
-        return self._within_budget(partial(self._earliest, group))
+        try:
+            return self._at_the_cost_of(group, partial(self._earliest, group))
+        except OutOfStepsError:
+            return None
 
     def at(self, group: Group, time: float, stays: str | None) -> ExpectedPlaces | None:
-        """The places of a group at a time, if `stays` does not end; None if none are found."""
-        return self._within_budget(partial(self._at, group, time, stays))
+        """The places of a group at a time, if `stays` does not end; None if none are found.
 
-    def _within_budget(self, work: Callable[[], ExpectedPlaces | None]) -> ExpectedPlaces | None:
-        """Does some work with a budget beside that of the attempt that asks; None if it is spent.
+        Raises:
+            OutOfStepsError: it would cost the group more than it may.
+        """
+        return self._at_the_cost_of(group, partial(self._at, group, time, stays))
+
+    def leaves(
+        self, newcomer: Group, group: Group, expected: ExpectedPlaces, stays: str | None
+    ) -> bool:
+        """Whether a newcomer that has got places leaves a group those that it is expected to have,
+        as a look at its nodes shows.
+
+        If not, the group may have other places.
+
+        Raises:
+            OutOfStepsError: as for `at`.
+        """
+        return self._at_the_cost_of(group, partial(self._leaves, newcomer, expected, stays))
+
+    def _at_the_cost_of(self, group: Group, work: Callable[[], T]) -> T:
+        """Does some work with a budget beside that of the attempt that is being made.
 
         How large the group is that may delay another, or be delayed, says nothing about this one.
+
+        Raises:
+            OutOfStepsError: the budget is spent.
         """
         places, mark = self._trial.places, self._state.occupancy.mark()
         budget = places.budget
-        places.budget = StepBudget(_TIMES_AN_ATTEMPT * budget.limit)
+        places.budget = budget.beside(_TIMES_AN_ATTEMPT * self._isolation.limit_of(group))
         try:
             return work()
-        except OutOfStepsError:
-            return None
         finally:
             self._state.occupancy.rollback(mark)
-            budget.extend(places.budget.spent)
+            self._isolation.time.charge(group, places.budget.spent)
             places.budget = budget
 
     def _earliest(self, group: Group) -> ExpectedPlaces | None:
@@ -109,11 +137,7 @@ class ExpectedRoom:
         self._end([ending for ending in self._endings(stays) if ending[0] <= time])
         return self._places(group, time, roomy)
 
-    def leaves(self, newcomer: Group, expected: ExpectedPlaces, stays: str | None) -> bool:
-        """Whether a group that has got places leaves others theirs, as a look at its nodes shows.
-
-        If not, they may have other places.
-        """
+    def _leaves(self, newcomer: Group, expected: ExpectedPlaces, stays: str | None) -> bool:
         taken = [
             (pod, self._trial.placed[pod.key].place)
             for pod in active_pods(self._state.occupancy, newcomer.key)
@@ -130,11 +154,7 @@ class ExpectedRoom:
             for pod in pods
         ):
             return False
-        start = self._state.occupancy.mark()
-        try:
-            return all(self._has_room(node, expected, stays) for node in touched)
-        finally:
-            self._state.occupancy.rollback(start)
+        return all(self._has_room(node, expected, stays) for node in touched)
 
     def _is_local(self, pools: frozenset[PoolId], nodes: Sequence[str]) -> bool:
         """Whether pools are reached from these nodes only."""

@@ -87,7 +87,7 @@ class Isolation:
 
         An attempt of who asks expensively gives way to others who come meanwhile.
         """
-        limit = min(self._most(group), self._limits.get(group.key, self.first_limit))
+        limit = self.limit_of(group)
         since = self._gives_way_since.get(group.key, self._state.now)
         waits = self.time.is_late(group) and self._state.now < since + _GIVES_WAY
         budget = StepBudget(limit, self._somebody_comes if waits else None)
@@ -97,6 +97,10 @@ class Isolation:
             return Enough()
         self._gives_way_since.pop(group.key, None)
         return Refused(self.reason(group)) if outcome is None else outcome
+
+    def limit_of(self, group: Group) -> int:
+        """What an attempt for a group may cost now, in steps."""
+        return min(self._most(group), self._limits.get(group.key, self.first_limit))
 
     def _attempt(self, group: Group, attempt: Attempt, budget: StepBudget) -> Outcome | None:
         over = partial(self._leave_undecided, group, budget)

@@ -8,7 +8,9 @@ end no more.
 
 from collections.abc import Hashable
 
+from carina_dra.step_budget import OutOfStepsError
 from controller.engine.decide.expected_room import ExpectedPlaces, ExpectedRoom
+from controller.engine.decide.isolation import Isolation
 from controller.engine.decide.overrun import Overruns
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
@@ -18,7 +20,7 @@ from controller.engine.model.reason import Behind
 class Reservations:
     """The reservations that are held in a cycle."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: Trial, isolation: Isolation) -> None:
         self._trial = trial
         self._state = state = trial.state
         self.held: dict[str, float] = {
@@ -31,9 +33,11 @@ class Reservations:
         """By group: when there is room for it, as a Unix time."""
         self.overruns = Overruns(state)
         self._delayed: dict[str, None] = {}
-        self._room = ExpectedRoom(trial, self.overruns)
+        self._room = ExpectedRoom(trial, isolation, self.overruns)
         self._expected: dict[str, ExpectedPlaces] = {}
         """By group: where it would have its places, found when there was less room than now."""
+        self._given_up: set[str] = set()
+        """The groups of which it would cost too much to find out whether others delay them."""
 
     def consider(self, group: Group) -> None:
         """Lets a group hold a reservation that has no room, if it is the first of its queue."""
@@ -88,7 +92,7 @@ class Reservations:
         other otherwise.
         """
         own = self.held.get(group.key)
-        for key, at in self.held.items():
+        for key, at in tuple(self.held.items()):
             if own is not None and (own, group.key) <= (at, key):
                 continue
             first = self._state.occupancy.groups[key]
@@ -129,10 +133,18 @@ class Reservations:
 
     def _leaves_room(self, newcomer: Group, first: Group, at: float, stays: str | None) -> bool:
         """Whether a group that has got its places leaves room for one with a reservation."""
-        known = self._expected.get(first.key)
-        if known is not None and known.at == at and self._room.leaves(newcomer, known, stays):
+        if first.key in self._given_up:
             return True
-        found = self._room.at(first, at, stays)
+        known = self._expected.get(first.key)
+        known = known if known is not None and known.at == at else None
+        try:
+            if known is not None and self._room.leaves(newcomer, first, known, stays):
+                return True
+            found = self._room.at(first, at, stays)
+        except OutOfStepsError:  # it must not keep everybody from starting by what it asks for
+            self._given_up.add(first.key)
+            self.end(first)
+            return True
         if found is None:
             return False
         self._expected[first.key] = found

@@ -112,7 +112,7 @@ def _evict_all(trial: Trial, group: Group) -> None:
 
 def _can_use(trial: Trial, waiting: Sequence[Group], isolation: Isolation) -> bool:
     """Whether one of the first groups that wait has a place now."""
-    allocation, state = Allocating(trial, Reservations(trial)), trial.state
+    allocation, state = Allocating(trial, Reservations(trial, isolation)), trial.state
     for group in waiting[:_TRIED]:
         mark = state.occupancy.mark()
         outcome = isolation.run(group, partial(allocation.attempt, group))

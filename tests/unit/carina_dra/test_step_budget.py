@@ -81,3 +81,9 @@ def test_work_that_need_not_give_way_is_refused_at_its_limit() -> None:
     budget.spend(1_000)
     with pytest.raises(OutOfStepsError, match="more than 12000 steps"):
         budget.spend(1)
+
+
+def test_work_beside_work_that_gives_way_gives_way_too() -> None:
+    budget = StepBudget(10, lambda: True).beside(5_000)
+    with pytest.raises(GaveWayError):
+        budget.spend(2_001)

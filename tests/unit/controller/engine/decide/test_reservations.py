@@ -10,8 +10,10 @@ from controller.engine.decide.cycle import Engine
 from controller.engine.decide.overrun import Overruns
 from controller.engine.model.plan import CarriedOver, Plan
 from controller.engine.model.pod import PodNeeds
+from controller.engine.model.reason import NoRoom
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
+from tests.unit.controller.engine.decide.costly import costly
 from tests.unit.controller.engine.decide.gpu_cluster import (
     CLASS,
     claim,
@@ -22,7 +24,7 @@ from tests.unit.controller.engine.decide.gpu_cluster import (
     running,
     waiting,
 )
-from tests.unit.controller.engine.scene import NOW, Scene, only, started
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_claim, only, started
 
 _ALL = tuple(f"n1/g{index}" for index in range(8))
 
@@ -203,6 +205,45 @@ class TestBesideAGang:
     def test_of_those_who_would_delay_it_alike_one_is_tried(self) -> None:
         few, many = (self._scene(jobs, nodes=8).plan() for jobs in (1, 40))
         assert many.steps == few.steps
+
+
+class TestWhatItCosts:
+    """A gang asks for two nodes of four, with costly selectors; a job may start beside it."""
+
+    def _scene(self, selectors: str = "ab") -> Scene:
+        scene = Scene(**only(), attempt_steps=2_000, attempt_steps_per_node=0)
+        scene.queue("q", reserves=True).queue("other", quota=None)
+        for name in "abcd":
+            scene.node(name, 4).runs(f"runs-{name}", name, run_time=100)
+        scene.node("beside", 2, labels={"kind": "beside"}).runs("runs", "beside")
+        scene.waits("gang", 2, gpus=4)
+        for name in ("gang-0", "gang-1"):
+            chosen = tuple(map(costly, selectors))
+            scene.claims[name] = gpu_claim(name, 4, selectors=chosen)
+        reserved = {"gang": NOW + 100}
+        refused = {"gang": (NoRoom("t/gang-0", 5, ()),)}
+        scene.memory = CarriedOver(reservations=reserved, refusals=refused)
+        needs = PodNeeds(node_selector=(("kind", "beside"),))
+        return scene.waits("job", queue="other", needs=needs)
+
+    def test_who_starts_beside_it_does_not_pay_for_its_selectors(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("controller.engine.decide.decision_time._ALLOWANCE", 0)
+        cheap, costs_much = (
+            self._scene(selectors).plan().memory.debts for selectors in ("a", "ab")
+        )
+        assert costs_much["other"] == cheap["other"] < cheap["q"]
+
+    def test_it_keeps_nobody_from_starting_if_it_costs_more_than_its_group_may(self) -> None:
+        assert started(self._scene().plan()) == {"job-0": "beside"}
+
+    def test_it_is_kept_for_a_group_that_may_cost_so_much(self) -> None:
+        scene = self._scene()
+        scene.memory = replace(scene.memory, attempt_limits={"gang": 2_000})
+        plan = scene.waits("new", 3, gpus=3, queue="other").plan()
+        assert started(plan) == {"job-0": "beside"}
+        assert plan.memory.reservations == {"gang": NOW + 100}
 
 
 class TestWhoHoldsIt:

@@ -22,17 +22,8 @@ from controller.engine.decide.places import Place
 from controller.engine.model.group import PodSet, TopologyConstraint
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.pod import PodNeeds, PodSelection, SpreadConstraint, Toleration
+from tests.unit.controller.engine.decide.costly import costly
 from tests.unit.controller.engine.scene import Scene, gpu_claim, started
-
-_TEN = "[0,1,2,3,4,5,6,7,8,9]"
-
-
-def _costly(text: str) -> DeviceSelector:
-    """A selector that takes 9,000 units of CEL's cost on each device, and selects all."""
-    body = f"device.driver != '{text}'"
-    for number in range(3):
-        body = f"{_TEN}.all(x{number}, {body})"
-    return DeviceSelector(CelSelector(body))
 
 
 def _scene(nodes: int = 20) -> Scene:
@@ -42,13 +33,13 @@ def _scene(nodes: int = 20) -> Scene:
         scene.node(f"n{index:02}", 8)
     for index in range(5):
         scene.runs(f"runs{index}", f"n{index:02}", gpus=8, queue="good")
-    selectors = (*map(_costly, "abcdefgh"), DeviceSelector(CelSelector("device.driver == 'none'")))
+    selectors = (*map(costly, "abcdefgh"), DeviceSelector(CelSelector("device.driver == 'none'")))
     scene.waits("evil", queue="evil")
     scene.claims["evil-0"] = gpu_claim("evil-0", selectors=selectors)
     return scene
 
 
-def test_costly_claim_does_not_end_the_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+def testcostly_claim_does_not_end_the_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.engine.decide.places.attempt_limit", lambda _: 2_000)
     plan = _scene().waits("good", queue="good").plan()
     assert set(started(plan)) == {"good-0"}
