@@ -10,6 +10,11 @@ New names do not reset that: once several lines of a namespace were refused in a
 line there waits for a turn of its own before its first attempt. The account is that of a namespace
 in a queue, so the other namespaces of the queue do not notice.
 
+Where kube-scheduler chooses devices for a pod, others wait for its choice. If that does not come,
+as for a pod that names a scheduler which does not exist, no such pods of the namespace in the queue
+are started for many times as long, unless the choice comes yet: nobody makes others wait again and
+again.
+
 The back-off of a line also ends when an object changes that the refusal names, such as a volume
 that is there now. Its tenant may write that object all the time, so what ends in that way for a
 namespace in a queue ends there again later and later; the next refusal is followed by the back-off
@@ -42,6 +47,9 @@ _LONGEST_TURN: Final = 60.0
 """Seconds between the first attempts of two new lines of such a namespace."""
 _FIRST_CHANGE: Final = 60.0
 """Seconds after which changes of objects count again for a namespace; they double each time."""
+_TIMES_UNANSWERED: Final = 20
+"""For so many times as long as others have waited in vain, nobody waits again."""
+_UNANSWERED: Final = "kube-scheduler: it has not chosen the devices of a pod of its namespace yet"
 _NAMES: Final = 16
 """How many of the objects that a refusal names are looked at."""
 _NAMED: Final = re.compile(r'"([^"]{1,253})"')
@@ -115,9 +123,16 @@ class _Tally:
     """How often back-offs have ended early since an object had changed."""
     next_change: float = 0.0
     """When they may do so again, as a Unix time."""
+    unanswered: dict[str, float] = field(default_factory=dict)
+    """By UID of pods whose devices were not chosen: until when no others are to be chosen."""
     lines: dict[Line, None] = field(default_factory=dict)
     accepted: dict[Line, None] = field(default_factory=dict)
     """Of these, pods are bound or were."""
+
+    @property
+    def chooses_at(self) -> float:
+        """When devices are to be chosen for pods again, as a Unix time."""
+        return max(self.unanswered.values(), default=0.0)
 
 
 class Backoffs:
@@ -191,11 +206,39 @@ class Backoffs:
             self._wake_at(until, line)
             self._change(entry)
 
-    def accept(self, pod: ObservedPod) -> None:
+    def note_unanswered(
+        self,
+        pod: ObservedPod,
+        now: float,
+        seconds: float,
+        known: Iterable[tuple[ObservedPod, str]],
+    ) -> None:
+        """Records that others have waited in vain for kube-scheduler to choose devices for a pod.
+
+        known: the pods that name a queue, with their groups; looked at if none was in vain lately.
+        """
+        line = line_of(pod)
+        tally = self._tallies.setdefault(line.account, _Tally())
+        is_known = tally.chooses_at > now
+        over = [uid for uid, until in tally.unanswered.items() if until <= now]
+        for uid in over:
+            del tally.unanswered[uid]
+        tally.unanswered[pod.uid] = now + _TIMES_UNANSWERED * seconds
+        if line not in self._refused:
+            self._remember_unanswered(line, now)
+        if not is_known:
+            for other, group in known:
+                if line_of(other).account == line.account and other.is_held:
+                    self.put_pod(other, group, now)
+
+    def accept(self, pod: ObservedPod, now: float) -> None:
         """Records that kube-scheduler has bound a pod."""
         line = line_of(pod)
         tally, entry = self._tallies.get(line.account), self._refused.get(line)
         if tally is not None:
+            if tally.unanswered.pop(pod.uid, None) is not None:
+                for held in tally.lines:
+                    self._wake_at(now, held)
             if entry is not None or line not in tally.accepted:
                 tally.level = max(tally.level - 1, 0)
             self._note_accepted(tally, line)
@@ -210,18 +253,16 @@ class Backoffs:
         entry = self._refused.get(line)
         if entry is None:
             tally = self._tallies.get(line.account)
-            if tally is None or not pod.is_held or not self._is_in_doubt(tally, line):
+            if tally is None or not pod.is_held:
                 return
-            words = (
-                "kube-scheduler or the API server: other pods of its namespace in this queue were"
-            )
-            entry = self._remember(line, words, tally.last)
-            between = min(_delay(tally.level - _FREE_LINES), _LONGEST_TURN)
-            tally.turn = max(tally.turn, now) + between
-            entry.retry_at = min(tally.turn, now + LONGEST)
-            self._wake_at(entry.retry_at, line)
+            if self._is_in_doubt(tally, line):
+                entry = self._remember_in_doubt(line, now)
+            elif pod.extended and tally.chooses_at > now:
+                entry = self._remember_unanswered(line, now)
+            else:
+                return
         self._join(entry, line, pod, group)
-        if entry.retry_at <= now and entry.probe is None and _may_be_tried(pod):
+        if self._is_due(entry, line, now) and _may_be_tried(pod):
             self._choose(entry, line, now)
 
     def remove_pod(self, pod: str) -> None:
@@ -304,12 +345,21 @@ class Backoffs:
             if not entry.groups and max(over, entry.retry_at) <= now:
                 self._forget(line)
                 continue
-            if entry.retry_at <= now and entry.probe is None:
+            if self._is_due(entry, line, now):
                 self._choose(entry, line, now)
             if entry.probe is not None:
                 self.changed[entry.probe] = None
-            if max(over, entry.retry_at) > now:
-                self._wake_at(over if entry.retry_at <= now else entry.retry_at, line)
+            retry_at = self._retry_at(entry, line)
+            if max(over, retry_at) > now:
+                self._wake_at(over if retry_at <= now else retry_at, line)
+
+    def _is_due(self, entry: _Refused, line: Line, now: float) -> bool:
+        """Whether a group of a line is to be tried."""
+        return entry.probe is None and self._retry_at(entry, line) <= now
+
+    def _retry_at(self, entry: _Refused, line: Line) -> float:
+        """When one of the groups of a line is tried again, as a Unix time."""
+        return max(entry.retry_at, self._tallies[line.account].chooses_at)
 
     def _end_avoiding(self, entry: _Refused, now: float) -> None:
         for node in [node for node, until in entry.avoided.items() if until <= now]:
@@ -339,6 +389,24 @@ class Backoffs:
         tally = self._tallies.setdefault(line.account, tally)
         tally.lines[line] = None
         entry = self._refused[line] = _Refused(words, now, inf, now + LONGEST)
+        return entry
+
+    def _remember_in_doubt(self, line: Line, now: float) -> _Refused:
+        """A line that waits for its turn, since others of its namespace were refused."""
+        tally = self._tallies[line.account]
+        words = "kube-scheduler or the API server: other pods of its namespace in this queue were"
+        entry = self._remember(line, words, tally.last)
+        between = min(_delay(tally.level - _FREE_LINES), _LONGEST_TURN)
+        tally.turn = max(tally.turn, now) + between
+        entry.retry_at = min(tally.turn, now + LONGEST)
+        self._wake_at(entry.retry_at, line)
+        return entry
+
+    def _remember_unanswered(self, line: Line, now: float) -> _Refused:
+        """A line that waits since devices were not chosen for a pod of its namespace."""
+        entry = self._remember(line, _UNANSWERED, now)
+        entry.retry_at = entry.evicts_at = now
+        self._wake_at(self._retry_at(entry, line), line)
         return entry
 
     def _forget(self, line: Line) -> None:

@@ -113,7 +113,7 @@ class Mirror:
         if pod.queue is not None:
             self.roster.put(pod)
             if before is not None and before.uid == pod.uid and is_accepted(before, pod):
-                self._backoffs.accept(pod)
+                self._backoffs.accept(pod, self._now)
             self._backoffs.put_pod(pod, self.roster.group_of(pod.key) or "", self._now)
         else:
             self.roster.remove(pod.key)
@@ -128,6 +128,7 @@ class Mirror:
             return
         # What is being written for it may be stored yet: its claims count until that has ended.
         self.assumed.pop(pod.key, None)
+        self._note_unanswered(known, is_gone=True)
         self._planned.remove(pod.key)
         self._refusals.remove_pod(pod.key)
         self._disruptions.remove_pod(known)
@@ -398,7 +399,10 @@ class Mirror:
         return busy
 
     def _look_at_what_is_due(self) -> None:
-        self._changed_pods |= dict.fromkeys(self._due_pods.take_due(self._now))
+        for key in self._due_pods.take_due(self._now):
+            self._changed_pods[key] = None
+            if key in self.pods:
+                self._note_unanswered(self.pods[key], is_gone=False)
         for claim in (*self._due_claims.take_due(self._now), *self._tentative.take_due(self._now)):
             self._change_claim(claim)
         for group in self._deferrals.take_due(self._now):
@@ -492,6 +496,12 @@ class Mirror:
                 self.state.remove_claim(claim_key)
         if pod is not None and made is not None and planned:
             self._expect(pod, made)
+
+    def _note_unanswered(self, pod: ObservedPod, *, is_gone: bool) -> None:
+        """Has the namespace of a pod wait that others have waited for in vain."""
+        seconds = self._planned.seconds_in_vain(pod, self._now, is_gone=is_gone)
+        if seconds and pod.queue is not None and pod.key not in self._disruptions.evicting:
+            self._backoffs.note_unanswered(pod, self._now, seconds, self.roster.pods())
 
     def _expect(self, pod: ObservedPod, made: Pod) -> None:
         """Plans what kube-scheduler will choose for a pod that an earlier leader has sent to it."""

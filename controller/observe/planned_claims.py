@@ -67,6 +67,8 @@ class _Given:
     allocations: Mapping[str, Allocation]
     since: float
     """When the pod was sent to kube-scheduler, as a Unix time."""
+    is_overdue: bool = False
+    """Whether it is known that the choice is waited for no longer."""
 
 
 class PlannedClaims:
@@ -169,6 +171,20 @@ class PlannedClaims:
             return None
         end = given.since + CHOICE_SECONDS
         return end if end > now else None
+
+    def seconds_in_vain(self, pod: ObservedPod, now: float, *, is_gone: bool) -> float:
+        """For how long others have waited for a choice for a pod that will not come any more, or
+        not soon; each wait is told once.
+        """
+        given = self._given.get(pod.key)
+        if given is None or given.uid != pod.uid or pod.verdict is not None:
+            return 0.0
+        if pod.key not in self._choosing or given.is_overdue:
+            return 0.0
+        seconds = min(max(0.0, now - given.since), CHOICE_SECONDS)
+        if seconds == CHOICE_SECONDS:
+            self._given[pod.key] = replace(given, is_overdue=True)
+        return seconds if is_gone or seconds == CHOICE_SECONDS else 0.0
 
     # What the engine is shown.
 

@@ -172,6 +172,60 @@ def test_choice_that_does_not_come_is_not_waited_for_forever() -> None:
     assert pods(cluster.start(claiming("second"))) == ["second"]
 
 
+class TestWhoLetsOthersWaitInVain:
+    """A choice for `first` does not come, since no scheduler looks at it."""
+
+    def _planned(self, cluster: Cluster) -> list[str]:
+        cluster.mirror.refresh(cluster.now)
+        plan = Engine(cluster.mirror.state).decide()
+        return [start.pod for start in plan.starts]
+
+    def test_nothing_more_is_chosen_for_its_namespace_for_many_times_as_long(self) -> None:
+        cluster = Cluster()
+        cluster.send("first")
+        cluster.asks("second")
+        assert self._planned(cluster) == ["t/second"]
+        cluster.now += CHOICE_SECONDS
+        assert self._planned(cluster) == []
+        cluster.asks("third")
+        cluster.claims("other")
+        cluster.now += 19 * CHOICE_SECONDS
+        assert self._planned(cluster) == ["t/other"]
+        cluster.now += CHOICE_SECONDS
+        assert set(self._planned(cluster)) == {"t/second", "t/third", "t/other"}
+
+    def test_nor_if_it_is_deleted_before_that_is_known(self) -> None:
+        cluster = Cluster()
+        cluster.send("first")
+        cluster.now += 10
+        cluster.mirror.refresh(cluster.now)
+        cluster.mirror.remove_pod(cluster.mirror.pods["t/first"])
+        cluster.asks("second")
+        assert self._planned(cluster) == []
+        cluster.now += 20 * 10
+        assert self._planned(cluster) == ["t/second"]
+
+    def test_a_late_choice_ends_that(self) -> None:
+        cluster = Cluster()
+        cluster.send("first")
+        cluster.asks("second")
+        assert self._planned(cluster) == ["t/second"]
+        cluster.now += CHOICE_SECONDS
+        assert self._planned(cluster) == []
+        cluster.asks("first", gates=(), given="n1", version=3, node="n1")
+        assert self._planned(cluster) == ["t/second"]
+
+    def test_who_is_evicted_meanwhile_is_not_to_blame(self) -> None:
+        cluster = Cluster()
+        cluster.send("first")
+        cluster.now += 10
+        cluster.mirror.refresh(cluster.now)
+        cluster.mirror.assume_evicted("t/first")
+        cluster.mirror.remove_pod(cluster.mirror.pods["t/first"])
+        cluster.asks("second")
+        assert self._planned(cluster) == ["t/second"]
+
+
 def test_gang_of_claims_and_extended_resources_starts_together() -> None:
     cluster = Cluster()
     cluster.mirror.put_claim(decode(ResourceClaim, claim_body("c-p")))

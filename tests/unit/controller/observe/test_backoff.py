@@ -108,7 +108,7 @@ def test_once_a_pod_is_accepted_the_others_are_free() -> None:
     for name in ("b", "c"):
         pods.put(name, "rs", NOW)
     assert pods.holds("c", NOW)
-    pods.backoffs.accept(pods.put("b", "rs", NOW, gates=(), node="n1"))
+    pods.backoffs.accept(pods.put("b", "rs", NOW, gates=(), node="n1"), NOW)
     assert pods.holds("c", NOW) is None
     assert len(pods.backoffs) == 0
 
@@ -310,7 +310,9 @@ def test_a_bounded_number_of_accepted_owners_is_remembered() -> None:
     pods = Pods()
     pods.refuse("first", "rs", NOW)
     for number in range(1001):
-        pods.backoffs.accept(read_pod(pod_body(f"p{number}", owner=replica_set(f"rs{number}"))))
+        pods.backoffs.accept(
+            read_pod(pod_body(f"p{number}", owner=replica_set(f"rs{number}"))), NOW
+        )
     for number in range(4):
         pods.refuse(f"bad{number}", f"bad{number}", NOW)
     pods.put("forgotten", "rs0", NOW)
