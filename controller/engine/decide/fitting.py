@@ -18,7 +18,8 @@ class Fitting(AbstractSet[str]):
         avoided: Container[str],
         left: Container[str],
     ) -> None:
-        self._names = names
+        self.names = names
+        """All nodes of the set, with room or without."""
         self._rooms = rooms
         self._needs = needs
         self._avoided = avoided
@@ -26,18 +27,18 @@ class Fitting(AbstractSet[str]):
 
     def __contains__(self, name: object) -> bool:
         return (
-            name in self._names
+            name in self.names
             and name not in self._left
             and name not in self._avoided
             and self._rooms[str(name)].lacks(self._needs) is None
         )
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._names if name in self)
+        return (name for name in self.names if name in self)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     def may_have_any(self) -> bool:
         """Whether there is a node to be looked at."""
-        return bool(self._names)
+        return bool(self.names)

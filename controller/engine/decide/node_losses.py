@@ -1,7 +1,7 @@
 """What a pod costs pods to come on each node (the order `balanced`), kept while nodes change."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from carina_dra.allocator.group import WHOLE
 from carina_dra.allocator.request import Alternative
 from carina_dra.placement.choice.order import NodeLoss
 from carina_dra.placement.choice.placer import PlacementRequest
-from carina_dra.price import LEAST
+from carina_dra.price import LEAST, LOSSES
 from carina_dra.resource import All, ExactCount
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.usable import Left, after, loss, possible, usable
@@ -46,6 +46,13 @@ class _Asked(NamedTuple):
     """What it costs to find that out."""
 
 
+class CostOfUse(NamedTuple):
+    """What a pod without devices costs on a node, the least first."""
+
+    has_devices: bool
+    loss: int
+
+
 class NodeLosses:
     """The losses of the nodes of a state for pods."""
 
@@ -74,8 +81,8 @@ class NodeLosses:
         self._parts: dict[str, _Asked] = {}
         """By key of a request."""
         self._class_moment = -1
-        self._lists: dict[Wish, tuple[int, int, dict[str, int]]] = {}
-        """Of wishes without devices: the epoch, the moment, and the loss of each node."""
+        self._lists: dict[Wish, tuple[int, int, dict[str, CostOfUse]]] = {}
+        """Of wishes without devices: the epoch, the moment, and what each node costs."""
 
     def of(self, needs: PodNeeds, request: PlacementRequest, budget: StepBudget) -> NodeLoss:
         """What such a pod costs on each node.
@@ -90,24 +97,36 @@ class NodeLosses:
         loss = partial(self._loss, wish)
         return NodeLoss(self._epoch, wish, loss, partial(loss, breaking=True))
 
-    def without_devices(self, needs: PodNeeds) -> dict[str, int]:
-        """What such a pod costs on each node, if it has no devices."""
+    def without_devices(self, needs: PodNeeds, budget: StepBudget) -> Mapping[str, CostOfUse]:
+        """What such a pod costs on each node, if it has no devices.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice to find that out for pods of a new kind.
+        """
         self._catch_up()
         wish = Wish(_rounded(needs.cpu), _rounded(needs.memory), 0, WHOLE)
+        steps = len(self._state.occupancy.nodes) // LOSSES
+        was_charged = ("losses", wish) in budget.charged
+        budget.spend_once(("losses", wish), steps)
         changes = self._state.occupancy.cluster.changed_nodes
         epoch, moment, known = self._lists.pop(wish, (-1, -1, {}))
         if epoch != self._epoch or not changes.is_known_since(moment):
-            known = {name: self._loss(wish, name) for name in self._state.occupancy.nodes}
+            if was_charged:
+                budget.spend(steps)  # the attempt has more kinds of pods than are remembered
+            known = {name: self._cost(wish, name) for name in self._state.occupancy.nodes}
         else:
             for name in changes.since(moment):
                 if name in self._state.occupancy.nodes:
-                    known[name] = self._loss(wish, name)
+                    known[name] = self._cost(wish, name)
                 else:
                     known.pop(name, None)
         if len(self._lists) >= _LISTS:
             del self._lists[next(iter(self._lists))]
         self._lists[wish] = self._epoch, changes.now, known
         return known
+
+    def _cost(self, wish: Wish, node: str) -> CostOfUse:
+        return CostOfUse(self._state.occupancy.devices.has_any(node), self._loss(wish, node))
 
     def _loss(self, wish: Wish, node: str, *, breaking: bool = False) -> int:
         self._catch_up()

@@ -18,7 +18,7 @@ from controller.engine.decide.claim_requests import ClaimRequests
 from controller.engine.decide.extended_resources import ExtendedResources, Service
 from controller.engine.decide.fitting import Fitting
 from controller.engine.decide.node_fit import steps_of_looks, unsuitable
-from controller.engine.decide.node_losses import NodeLosses
+from controller.engine.decide.node_losses import CostOfUse, NodeLosses
 from controller.engine.decide.node_rules import NodeRules
 from controller.engine.model.pod import Pod, PodNeeds
 from controller.engine.model.queue import QUEUE_LABEL
@@ -42,7 +42,6 @@ _TIED: Final = 1
 """Steps for a claim that has devices already: the nodes where these are."""
 _NODES_A_STEP: Final = 40
 """So many nodes are looked at in a step, where no devices are looked for."""
-_NO_LOSSES: Final[Mapping[str, int]] = {}
 _NOTES: Final = 3
 """So many nodes are named where something is wrong."""
 
@@ -566,23 +565,22 @@ class PlaceFinder:
         It is one that has none, then (balanced) where devices lose least, then the one that is used
         most (binpack, balanced) or least (spread).
         """
-        state = self._state
+        occupancy = self._state.occupancy
         self.spend(len(nodes) // _NODES_A_STEP)
         sign = -1 if policy.nodes is Order.SPREAD else 1
-        is_balanced = policy.nodes is Order.BALANCED
-        losses = self._losses.without_devices(pod.needs) if is_balanced else _NO_LOSSES
-        best: tuple[bool, int, int, int, str] | None = None
-        for name in nodes:
-            room = state.occupancy.rooms[name]
-            rank = (
-                state.occupancy.devices.has_any(name),
-                losses.get(name, 0),
-                sign * room.cpu,
-                sign * room.memory,
-                name,
-            )
+        costs: Mapping[str, CostOfUse] | None = None
+        if policy.nodes is Order.BALANCED:
+            costs = self._losses.without_devices(pod.needs, self.budget)
+        least: CostOfUse | None = None
+        best: tuple[CostOfUse, int, int, str] | None = None
+        for name in nodes.names:
+            cost = CostOfUse(occupancy.devices.has_any(name), 0) if costs is None else costs[name]
+            if (least is not None and cost > least) or name not in nodes:
+                continue
+            room = occupancy.rooms[name]
+            rank = cost, sign * room.cpu, sign * room.memory, name
             if best is None or rank < best:
-                best = rank
+                least, best = cost, rank
         return None if best is None else best[-1]
 
     def _open_claims(self, pod: Pod) -> tuple[ResourceClaim, ...] | BadClaim:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from carina_dra.allocator.preference import Policy
+from carina_dra.allocator.preference import Order, Policy
 from carina_dra.price import CONDITION, STEP, attempt_limit
 from carina_dra.resource import (
     CelSelector,
@@ -170,3 +170,31 @@ def test_conditions_of_more_pods_than_are_remembered_are_charged_each_time(
             spent.append(budget.spent)
     once = spent[0] // 3
     assert spent == [3 * once, 3 * once, 20 * once, 20 * once]
+
+
+@pytest.mark.parametrize("kinds", [1, 20])
+def test_scoring_nodes_is_charged_for_each_kind_of_pods_without_devices(kinds: int) -> None:
+    scene = _scene(nodes=50)
+    for index in range(kinds):
+        scene.waits(f"kind{index:02}", needs=PodNeeds(cpu=100 << index), gpus=0)
+    trial, asked = scene.trial(), [f"t/kind{index:02}-0" for index in range(kinds)]
+    prices = []
+    for _ in range(2):
+        trial.places.budget = budget = StepBudget(10**9)
+        for key in asked:
+            trial.places.find(trial.state.occupancy.pods[key], Policy(nodes=Order.BALANCED))
+        prices.append(budget.spent)
+    assert prices[0] == prices[1] > kinds * 50
+
+
+def test_scoring_nodes_again_is_charged_where_there_are_more_kinds_than_are_remembered() -> None:
+    scene = _scene(nodes=50)
+    for index in range(20):
+        scene.waits(f"kind{index:02}", needs=PodNeeds(cpu=100 << index), gpus=0)
+    trial = scene.trial()
+    trial.places.budget = budget = StepBudget(10**9)
+    for _ in range(3):
+        for index in range(20):
+            pod = trial.state.occupancy.pods[f"t/kind{index:02}-0"]
+            trial.places.find(pod, Policy(nodes=Order.BALANCED))
+    assert budget.spent > 3 * 20 * 50
