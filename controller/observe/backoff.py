@@ -48,7 +48,7 @@ _LONGEST_TURN: Final = 60.0
 _FIRST_CHANGE: Final = 60.0
 """Seconds after which changes of objects count again for a namespace; they double each time."""
 _TIMES_UNANSWERED: Final = 20
-"""For so many times as long as others have waited in vain, nobody waits again."""
+"""Nobody waits again for this number of times as long as others have waited in vain."""
 _UNANSWERED: Final = "kube-scheduler: it has not chosen the devices of a pod of its namespace yet"
 _NAMES: Final = 16
 """How many of the objects that a refusal names are looked at."""

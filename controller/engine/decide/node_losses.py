@@ -74,7 +74,9 @@ class NodeLosses:
         """How many GPUs there are of each model."""
         self._of_ways = Counter[int]()
         """The number of GPUs by the number of ways to use one."""
-        self._known_ways = Counter[int]()
+        self._of_number = Counter[int]()
+        """The number of nodes by the number of GPUs that one has."""
+        self._known_numbers: tuple[Counter[int], Counter[int]] = Counter(), Counter()
         self._samples: Sequence[str] | None = None
         """A node for each model and number of ways to use its GPUs."""
         self._usable: dict[Left, float] = {}
@@ -244,6 +246,8 @@ class NodeLosses:
             self._of_model[gpus.model] += gpus.number
             self._of_ways[before.ways] -= before.number
             self._of_ways[gpus.ways] += gpus.number
+            self._of_number[before.number] -= 1
+            self._of_number[gpus.number] += 1
             self._samples = None
             self._parts.clear()
             self._forget()
@@ -262,11 +266,13 @@ class NodeLosses:
     def _learn(self) -> None:
         """Takes the typical wishes that this cluster can meet."""
         known = self._state.requests.wishes.typical(Beside.of(*self._totals))
-        if known is self._known and self._known_ways == self._of_ways:
+        numbers = self._of_ways, self._of_number
+        if known is self._known and numbers == self._known_numbers:
             return
-        self._known, self._known_ways = known, self._of_ways.copy()
+        self._known, self._known_numbers = known, (numbers[0].copy(), numbers[1].copy())
         in_parts = any(number for ways, number in self._of_ways.items() if ways > 1)
-        typical = possible(self._known, in_parts=in_parts)
+        most = max((gpus for gpus, nodes in self._of_number.items() if nodes > 0), default=0)
+        typical = possible(self._known, in_parts=in_parts, most=most)
         if typical != self._typical:
             self._typical = typical
             self._forget()

@@ -104,7 +104,8 @@ class StrandedGpus:
             sum(gpus.number for gpus in self._gpus.values()),
         )
         in_parts = any(gpus.ways > 1 for gpus in self._gpus.values())
-        return possible(state.requests.wishes.typical(beside), in_parts=in_parts)
+        most = max((gpus.number for gpus in self._gpus.values()), default=0)
+        return possible(state.requests.wishes.typical(beside), in_parts=in_parts, most=most)
 
     def _count(self, node: str) -> Mapping[Lack, int]:
         room = self._state.occupancy.rooms[node]

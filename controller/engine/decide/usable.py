@@ -52,9 +52,14 @@ def usable(left: Left, wishes: Sequence[TypicalWish]) -> float:
     return free / (total * WHOLE) if total else 0.0
 
 
-def possible(wishes: Sequence[TypicalWish], *, in_parts: bool) -> Sequence[TypicalWish]:
-    """The wishes that a cluster can meet, of which GPUs can be had `in_parts` or not."""
-    return wishes if in_parts else [one for one in wishes if one.wish.part == WHOLE]
+def possible(wishes: Sequence[TypicalWish], *, in_parts: bool, most: int) -> Sequence[TypicalWish]:
+    """The wishes that a cluster can meet, of which GPUs can be had `in_parts` or not.
+
+    `most` is the number of GPUs of the largest node.
+    """
+    return [
+        one for one in wishes if (one.wish.devices <= most if one.wish.part == WHOLE else in_parts)
+    ]
 
 
 def after(left: Left, wish: Wish, *, breaking: bool = False) -> Left | None:

@@ -1,9 +1,9 @@
 """What a cluster is typically asked for: by default, and learned from the claims of each queue.
 
 Claims for about as much of devices are one class, which has the mean of the cpu and memory of their
-pods. The classes of a queue weigh as much together as those of any other, however many claims it
-has: no tenant says alone what is typical. Numbers are rounded, so that what is typical changes
-rarely.
+pods, at most what nodes have beside as many devices: a claim that waits may ask for anything. The
+classes of a queue weigh as much together as those of any other, however many claims it has: no
+tenant says alone what is typical. Numbers are rounded, so that what is typical changes rarely.
 """
 
 from collections.abc import Iterator, Mapping
@@ -108,7 +108,8 @@ class AskedWishes:
     def typical(self, beside: Beside = _USUAL) -> tuple[TypicalWish, ...]:
         """What the cluster is typically asked for; equal for equal claims.
 
-        `beside` scales the default's cpu and memory down to what there is.
+        `beside` scales the default's cpu and memory down to what there is, and bounds what claims
+        have of them.
         """
         known = self._typical.get(beside)
         if known is None:
@@ -139,7 +140,9 @@ class AskedWishes:
             total = sum(counts.values())
             weight = _TOTAL * min(total, _FULL) // _FULL
             for key, asked in of_class.items():
-                found.setdefault(key, []).append((weight * counts[key] // total, _mean(key, asked)))
+                found.setdefault(key, []).append(
+                    (weight * counts[key] // total, _mean(key, asked, beside))
+                )
         for key in sorted(found):
             of_all = found[key]
             weight = sum(part for part, _ in of_all)
@@ -167,9 +170,10 @@ def _scaled(wish: Wish, beside: Beside) -> Wish:
     )
 
 
-def _mean(key: _Class, asked: _Sum) -> Wish:
-    sums = asked.cpu, asked.memory, asked.part
-    cpu, memory, part = (amount // asked.count for amount in sums)
+def _mean(key: _Class, asked: _Sum, beside: Beside) -> Wish:
+    cpu = min(asked.cpu // asked.count, beside.cpu * key.devices)
+    memory = min(asked.memory // asked.count, beside.memory * key.devices)
+    part = asked.part // asked.count
     return Wish(_rounded(cpu), _rounded(memory), key.devices, part)
 
 

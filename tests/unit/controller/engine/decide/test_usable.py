@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.allocator.group import WHOLE
-from controller.engine.decide.usable import Left, after, loss, usable
+from controller.engine.decide.usable import Left, after, loss, possible, usable
 from controller.engine.model.wish import TypicalWish, Wish
 
 ONE = Wish(10, 0, 1, WHOLE)
@@ -61,6 +61,18 @@ class TestUsable:
     @given(_lefts, _typical)
     def test_it_is_no_more_than_what_is_free(self, left: Left, wishes: list[TypicalWish]) -> None:
         assert -1e-9 <= usable(left, wishes) * WHOLE <= sum(left.parts) + 1e-3
+
+
+class TestPossible:
+    def test_wishes_for_more_devices_than_a_node_has_say_nothing(self) -> None:
+        wishes = [TypicalWish(1, ONE), TypicalWish(99, FOUR)]
+        assert possible(wishes, in_parts=False, most=2) == wishes[:1]
+        assert possible(wishes, in_parts=False, most=4) == wishes
+
+    def test_wishes_for_parts_say_nothing_where_there_are_none(self) -> None:
+        wishes = [TypicalWish(1, ONE), TypicalWish(9, HALF)]
+        assert possible(wishes, in_parts=False, most=2) == wishes[:1]
+        assert possible(wishes, in_parts=True, most=2) == wishes
 
 
 class TestAfter:

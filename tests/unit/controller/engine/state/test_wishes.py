@@ -68,6 +68,14 @@ def test_a_queue_says_no_more_by_more_claims() -> None:
     assert many == some < 0.5
 
 
+def test_what_is_asked_for_beside_devices_counts_as_far_as_nodes_have_it() -> None:
+    wishes = AskedWishes()
+    wishes.put("claim", "q", Wish(1 << 60, 1 << 60, 6, WHOLE))
+    beside = Beside.of(cpu=32_768, memory=1 << 36, gpus=4)
+    [six] = [one.wish for one in wishes.typical(beside) if one.wish.devices == 6]
+    assert six == Wish(6 * beside.cpu, 6 * beside.memory, 6, WHOLE)
+
+
 def test_a_claim_that_is_gone_is_forgotten() -> None:
     wishes = AskedWishes()
     wishes.put("claim", "q", SIX)
