@@ -7,7 +7,9 @@ is free is lost for a wish if the node has no room for it; here, it is worth wha
 give out if nothing but such wishes came.
 """
 
+from bisect import insort
 from collections.abc import Sequence
+from operator import neg
 from typing import Final, NamedTuple
 
 from carina_dra.allocator.group import WHOLE
@@ -67,19 +69,34 @@ def after(left: Left, wish: Wish, *, breaking: bool = False) -> Left | None:
 
     Parts are taken of the devices that are used most, or of free ones (`breaking`).
     """
-    parts = list(left.parts)
-    for _ in range(wish.devices):
-        fitting = [free_part for free_part in parts if free_part >= wish.part]
-        if not fitting:
-            return None
-        taken = fitting[0] if breaking else fitting[-1]
-        parts.remove(taken)
-        parts.append(taken - wish.part)
-        parts.sort(reverse=True)
-    rest = Left(left.cpu - wish.cpu, left.memory - wish.memory, left.pods - 1, tuple(parts))
+    parts = _broken(left.parts, wish) if breaking else _filled(left.parts, wish)
+    if parts is None:
+        return None
+    rest = Left(left.cpu - wish.cpu, left.memory - wish.memory, left.pods - 1, parts)
     if (rest.cpu < 0 and wish.cpu) or (rest.memory < 0 and wish.memory) or rest.pods < 0:
         return None
     return rest
+
+
+def _filled(parts: Sequence[int], wish: Wish) -> tuple[int, ...] | None:
+    """What is left of devices of which the most used ones that suffice are taken first."""
+    wanted, left = wish.devices, list[int]()
+    for part in reversed(parts):
+        times = min(wanted, part // wish.part)
+        wanted -= times
+        left.append(part - times * wish.part)
+    return None if wanted else tuple(sorted(left, reverse=True))
+
+
+def _broken(parts: Sequence[int], wish: Wish) -> tuple[int, ...] | None:
+    """What is left of devices of which the freest ones are taken first."""
+    if wish.devices > sum(part // wish.part for part in parts):
+        return None
+    left = list(parts)
+    for _ in range(wish.devices):
+        freest = left.pop(0)
+        insort(left, freest - wish.part, key=neg)
+    return tuple(left)
 
 
 def loss(lost: float, before: Left, rest: Left, node: Left, abundance: float) -> float:
