@@ -11,6 +11,7 @@ from controller.engine.model.group import Group, PodSet, SchedulerRefusal, SubGr
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.observe.declared_queues import DeclaredQueues
 from controller.observe.grouping import RefusedGroup, group_of, may_be_evicted
+from controller.observe.last_evictions import LastEvictions
 from controller.observe.member import (
     GroupId,
     NamedGroup,
@@ -68,7 +69,7 @@ class GroupRegistry:
         self._roots: dict[str, SubGroup] = {}
         """By group: what it needed when it could be decided on last."""
         self._stale_since: dict[str, float] = {}
-        self._evicted: dict[str, float] = {}
+        self._evictions = LastEvictions()
         self._scheduler_refusals: dict[str, SchedulerRefusal] = {}
         self._changed: dict[str, None] = {}
 
@@ -135,10 +136,12 @@ class GroupRegistry:
                 group: None for group in self._members if group.startswith(f"{name}/")
             }
 
-    def note_evicted(self, group: str, now: float) -> None:
-        """Records that a pod of a group was evicted at a Unix time."""
-        self._evicted[group] = now
-        self._changed[group] = None
+    def note_evicted(self, pod: ObservedPod, now: float) -> None:
+        """Records that a pod is evicted at a Unix time."""
+        group = self._group_of.get(pod.key)
+        if group is not None:
+            self._evictions.note(group, pod, now)
+            self._changed[group] = None
 
     def note_refusal(self, group: str, refusal: SchedulerRefusal | None) -> None:
         """Applies what kube-scheduler has refused of a group, or that this is over."""
@@ -177,7 +180,7 @@ class GroupRegistry:
                 self.groups.pop(key, None)
                 self._set_aside.forget(GROUPS, key)
                 if key not in self._members:
-                    self._evicted.pop(key, None)
+                    self._evictions.end(key)
             else:
                 self.groups[key] = made
             if made != before:
@@ -201,6 +204,8 @@ class GroupRegistry:
         if (owner := _owner_of(group)) is not None:
             self._of_owner.setdefault(owner, {})[group.key] = None
         self._group_of[pod.key] = group.key
+        if group.key not in self._members:
+            self._evictions.begin(group.key, pod)
         self._members.setdefault(group.key, {})[pod.key] = pod
         self._changed[group.key] = None
 
@@ -284,7 +289,7 @@ class GroupRegistry:
             root=root,
             started=_started(root, members),
             stale_since=self._stale_since.get(key),
-            evicted=self._evicted.get(key),
+            evicted=self._evictions.of(key),
             refusal=self._scheduler_refusals.get(key),
         )
 

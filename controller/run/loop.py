@@ -249,9 +249,8 @@ class Loop:
         writer.release(release)
 
     def _evict(self, writer: Writes, pod: ObservedPod, eviction: Eviction) -> None:
-        roster = self._mirror.roster
         self._mirror.assume_evicted(pod.key)
-        roster.note_evicted(roster.group_of(pod.key) or "", self._now())
+        self._mirror.roster.note_evicted(pod, self._now())
         writer.evict(pod, eviction)
 
     def _patience(self) -> float:

@@ -18,6 +18,7 @@ from controller.engine.model.group import Group, PodSet
 from controller.engine.model.queue import Queue
 from controller.names import MIN_COUNT_ANNOTATION, STARTED_WITH_ANNOTATION
 from controller.observe.group_registry import GroupRegistry
+from controller.observe.last_evictions import LastEvictions
 from controller.observe.owner import Owner, OwnerKey, OwnerKind, Part, Parts
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import JOB, declared_queue, pod_body
@@ -123,7 +124,7 @@ def test_every_pod_of_a_queue_is_in_a_group() -> None:
         (lambda it: it.put_queue("q", limited("t")), {"u/pod/o"}),
         (lambda it: it.put_queue("other", DeclaredQueue(Queue("other"), "u", 1)), set()),
         (lambda it: it.put_namespace("t", {"tier": "a"}), set()),
-        (lambda it: it.note_evicted("t/g", NOW), {"t/g"}),
+        (lambda it: it.note_evicted(it.members("t/g")[0], NOW), {"t/g"}),
         (lambda it: it.note_stale(["t/g"], NOW), {"t/g"}),
     ],
     ids=[
@@ -178,13 +179,57 @@ def test_a_group_that_is_refused_is_charged_until_it_can_be_decided_on() -> None
 
 def test_what_is_known_of_a_group_ends_with_its_last_pod() -> None:
     roster = some_groups()
-    roster.note_evicted("t/pod/p", NOW)
+    roster.note_evicted(pod("p"), NOW)
     roster.refresh()
     roster.remove("t/p")
     roster.refresh()
     roster.put(pod("p"))
     roster.refresh()
     assert roster.groups["t/pod/p"].evicted is None
+
+
+REPLICAS: Body = {**JOB, "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "evicted", "group"),
+    [(REPLICAS, "web-old", "t/pod/web-new"), (JOB, "train-old", "t/job/train")],
+    ids=["a ReplicaSet", "a Job with one pod"],
+)
+def test_a_pod_that_its_owner_makes_after_an_eviction_is_known_to_replace_it(
+    owner: Body, evicted: str, group: str
+) -> None:
+    """Otherwise it could be moved again at once, and its successor, again and again."""
+    roster = some_groups()
+    for name in ("train-0", "train-1"):
+        roster.remove(f"t/{name}")
+    roster.put(running(evicted, owner=owner))
+    roster.refresh()
+    roster.note_evicted(running(evicted, owner=owner), NOW)
+    roster.remove(f"t/{evicted}")
+    roster.refresh()
+    roster.put(pod(evicted.replace("old", "new"), owner=owner))
+    roster.refresh()
+    assert roster.groups[group].evicted == NOW
+
+
+def test_pods_that_were_there_before_an_eviction_replace_nobody() -> None:
+    roster = some_groups()
+    for name in ("web-0", "web-1"):
+        roster.put(running(name, owner=REPLICAS))
+    roster.note_evicted(running("web-0", owner=REPLICAS), NOW)
+    roster.put(running("web-1", owner=REPLICAS))
+    roster.refresh()
+    assert roster.groups["t/pod/web-1"].evicted is None
+
+
+def test_evictions_of_owners_are_forgotten_after_a_day() -> None:
+    known = LastEvictions()
+    for day in range(9):
+        owner = {**REPLICAS, "uid": f"set-{day}"}
+        known.note(f"t/pod/p{day}", running(f"p{day}", owner=owner), NOW + day * 86_400)
+        known.end(f"t/pod/p{day}")
+    assert len(known) == 1
 
 
 # Minimums ----------------------------------------------------------------------------------------
