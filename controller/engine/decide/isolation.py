@@ -33,7 +33,11 @@ _FIRST_PART: Final = 4
 """The first attempt of a group may cost this part of the limit: half a second on 50 nodes, if it
 shares a core. Others wait for its end."""
 _GIVES_WAY: Final = 300.0
-"""Seconds after which attempts for a group give way no more, so that it is decided."""
+"""Seconds after which attempts for a group give way no more at all, so that it is decided."""
+_GIVES_WAY_STEPS: Final = 1_000
+"""An attempt gives way for a second for each of as many steps that it may cost: 100 times as long
+as it takes. Otherwise who always has pods that come could keep all others from ever being decided
+that asked expensively once."""
 _FRAMES: Final = 12
 """How many calls of a failure are shown, the innermost ones."""
 
@@ -89,7 +93,8 @@ class Isolation:
         """
         limit = self.limit_of(group)
         since = self._gives_way_since.get(group.key, self._state.now)
-        waits = self.time.is_late(group) and self._state.now < since + _GIVES_WAY
+        until = since + min(limit / _GIVES_WAY_STEPS, _GIVES_WAY)
+        waits = self.time.is_late(group) and self._state.now < until
         budget = StepBudget(limit, self._somebody_comes if waits else None)
         outcome = self._attempt(group, attempt, budget)
         if group.key in self.gave_way:

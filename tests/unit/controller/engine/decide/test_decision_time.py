@@ -215,16 +215,27 @@ class TestCycles:
         decided = Engine(state).decide(newcomers=lambda besides: "evil" not in besides)
         assert decided.undecided == ("evil/g0",)
 
-    def test_it_gives_way_for_five_minutes_at_most(self) -> None:
+    @pytest.mark.parametrize(
+        ("limit", "most", "seconds"), [(10_000, 300, 10), (20_000, 300, 20), (20_000, 15, 15)]
+    )
+    def test_it_gives_way_for_a_hundred_times_as_long_as_it_takes(
+        self, limit: int, most: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("controller.engine.decide.isolation._GIVES_WAY", most)
         state = self._state(1)
         self._cycle(state)
         state.put_group(replace(state.occupancy.groups["evil/g0"], priority=1))
-        for _ in range(3):
+        for now in (0, seconds / 2, seconds - 1):
+            state.memory = replace(
+                state.memory,
+                attempt_limits={"evil/g0": limit},
+                asked_late={"evil/evil": NOW + 1_000},  # for attempts of other groups
+            )
+            state.advance(NOW + now)
             decided = Engine(state).decide(newcomers=lambda _: True)
             assert decided.undecided == ()
-            late = {"evil/evil": NOW + 1_000}  # for attempts of other groups
-            state.memory = replace(decided.memory, asked_late=late)
-            state.advance(state.now + 100)
+            state.memory = decided.memory
+        state.advance(NOW + seconds)
         decided = Engine(state).decide(newcomers=lambda _: True)
         assert decided.undecided == ("evil/g0",)
         assert decided.memory.gives_way_since == {}
