@@ -56,7 +56,7 @@ class Cluster:
     def send(self, name: str, resource: str = NAME, *, gpu: int = 0, **fields: Any) -> None:
         """A pod has lost its gate, and kube-scheduler is about to choose its devices."""
         assumed = Assumed("n1", {}, planned={planned(name, resource): gpus_of("n1", gpu)})
-        self.asks(name, resource)
+        self.asks(name, resource, **fields)
         self.mirror.refresh(self.now)
         self.mirror.assume(f"t/{name}", assumed)
         self.asks(name, resource, gates=(), given="n1", version=2, **fields)
@@ -142,6 +142,23 @@ def test_nothing_is_sent_where_something_is_being_written() -> None:
     cluster.mirror.refresh(NOW)
     cluster.mirror.assume("t/first", Assumed("n1", {"t/c-first": gpus_of("n1", 0)}))
     assert not cluster.start(asking("second"))
+
+
+def test_allocation_that_is_stored_already_waits_for_no_choice() -> None:
+    """kube-scheduler sees it."""
+    cluster = Cluster()
+    cluster.send("first")
+    stored = claim_body("c-second", allocation=gpus_of("n1", 1))
+    cluster.mirror.put_claim(decode(ResourceClaim, stored))
+    cluster.mirror.put_pod(read_pod(pod_body("second", claims=["c-second"])))
+    assert pods(cluster.start(claiming("second"))) == ["second"]
+
+
+def test_pod_does_not_wait_for_the_choice_for_another_one_of_its_group() -> None:
+    cluster = Cluster()
+    cluster.send("first", owner=JOB)
+    cluster.asks("second", OTHER, owner=JOB)
+    assert pods(cluster.start(asking("second", OTHER))) == ["second"]
 
 
 def test_choice_that_has_been_made_is_waited_for_no_longer() -> None:

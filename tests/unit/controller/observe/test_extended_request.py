@@ -101,6 +101,12 @@ def test_equal_pods_share_one_value() -> None:
     assert claim_spec(requests, NAME, "gpu") is claim_spec(requests, NAME, "gpu")
 
 
+def test_order_in_which_a_container_names_resources_does_not_matter() -> None:
+    requests = {NAME: "1", "example.com/nic": "1"}, {"example.com/nic": "1", NAME: "1"}
+    first, second = ({"containers": [{"resources": {"requests": one}}]} for one in requests)
+    assert extended_requests(first) is extended_requests(second)
+
+
 def test_number_of_requests_that_a_tenant_makes_is_bounded() -> None:
     spec = {"containers": [container(gpu=1) for _ in range(1000)]}
     assert len(extended_requests(spec)) == 64
@@ -112,8 +118,14 @@ def of(name: str, resource: str | None = NAME, day: int = 1) -> DeviceClass:
     return replace(made, spec=replace(made.spec, extended_resource_name=resource))
 
 
-def test_newest_class_of_a_name_counts_and_of_equal_ones_the_first() -> None:
-    assert classes_by_resource([of("old"), of("new", day=2)])[NAME] == "new"
+@pytest.mark.parametrize(("older", "newer"), ["ab", "ba"])
+def test_newest_class_of_a_name_counts(older: str, newer: str) -> None:
+    classes = [of(older), of(newer, day=2)]
+    assert classes_by_resource(classes)[NAME] == newer
+    assert classes_by_resource(classes[::-1])[NAME] == newer
+
+
+def test_of_equally_old_classes_of_a_name_the_first_counts() -> None:
     assert classes_by_resource([of("b"), of("a")])[NAME] == "a"
     assert classes_by_resource([of("a"), of("b")])[NAME] == "a"
 
