@@ -118,6 +118,14 @@ def test_name_that_no_class_has_is_served_by_device_plugins_only(mirror: Mirror)
     assert pod.needs.extended == (("example.com/nic", 1),)
 
 
+def test_of_several_names_those_of_a_class_have_planned_claims(mirror: Mirror) -> None:
+    requests = {NAME: "1", "example.com/nic": "2"}
+    container = {"name": "main", "resources": {"limits": requests, "requests": requests}}
+    pod = put(mirror, pod_body("p", containers=[container]))
+    assert pod.planned == ((NAME, PLANNED),)
+    assert pod.needs == PodNeeds(mapped=((NAME, 1),), extended=(("example.com/nic", 2),))
+
+
 def test_pod_without_a_queue_has_none(mirror: Mirror) -> None:
     assert not put(mirror, asking(queue=None, gates=(), node="n1")).claims
 
