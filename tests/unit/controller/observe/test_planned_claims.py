@@ -182,6 +182,19 @@ def test_claim_is_not_special_unless_the_pod_controls_it(mirror: Mirror) -> None
     assert "t/made" not in pod.claims
 
 
+def test_special_claim_may_have_other_owners_beside(mirror: Mirror) -> None:
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "other"}
+    mirror.put_claim(special_claim(gpus_of("n1", 0), ownerReferences=[other, *CONTROLLED]))
+    pod = put(mirror, asking(special="made", gates=(), given="n1", node="n1"))
+    assert pod.claims == ("t/made",)
+
+
+def test_claim_is_not_special_if_its_pod_owns_and_another_controls_it(mirror: Mirror) -> None:
+    pod, other = {**CONTROLLED[0], "controller": False}, {**CONTROLLED[0], "uid": "other"}
+    mirror.put_claim(special_claim(gpus_of("n1", 0), ownerReferences=[pod, other]))
+    assert "t/made" not in put(mirror, asking(special="made", gates=(), given="n1")).claims
+
+
 def test_special_claim_that_is_seen_after_its_pod_counts_as_soon_as_it_is(mirror: Mirror) -> None:
     put(mirror, asking())
     send(mirror)
