@@ -4,7 +4,7 @@ from typing import Any
 from unittest.mock import patch
 
 from controller.engine.decide import order
-from controller.engine.decide.givers import givers
+from controller.engine.decide.givers import givers, gives_before
 from controller.engine.decide.order import (
     QueueOrder,
     asked_by_next,
@@ -234,3 +234,38 @@ class TestGivers:
         scene = Scene().queue("x").queue("y", priority=1)
         scene.queue("x1", "x", priority=0).queue("y1", "y").queue("y2", "y", priority=2)
         assert _givers(scene) == ["y2", "y1", "x1"]
+
+
+class TestOfTwoQueues:
+    """Which one has to give before the other."""
+
+    def _first(self, scene: Scene, *names: str) -> list[str]:
+        """The queues that give before the other."""
+        state, (a, b) = scene.state(), names
+        shares = shares_of(state)
+        pairs = ((a, b), (b, a))
+        return [
+            queue for queue, other in pairs if gives_before(state.occupancy, shares, queue, other)
+        ]
+
+    def test_the_one_with_most_beyond_its_share_does(self) -> None:
+        scene = Scene().node("n", 8).queue("a", quota=2, weight=0).queue("b", quota=2, weight=0)
+        scene.runs("of-a", "n", gpus=3, queue="a").runs("of-b", "n", gpus=4, queue="b")
+        assert self._first(scene, "a", "b") == ["b"]
+
+    def test_of_two_with_equally_much_neither_does_whatever_their_age(self) -> None:
+        scene = Scene().node("n", 4).queue("a", created=1).queue("b", created=2)
+        scene.runs("of-a", "n", queue="a").runs("of-b", "n", queue="b")
+        assert self._first(scene, "a", "b") == []
+
+    def test_those_above_them_are_compared_where_their_ways_part(self) -> None:
+        scene = Scene().node("n", 8).queue("x", weight=0).queue("y", weight=0)
+        scene.queue("a", "x", weight=0).queue("b", "y", weight=0).queue("c", "y", weight=0)
+        scene.runs("of-a", "n", gpus=2, queue="a").runs("of-b", "n", queue="b")
+        scene.runs("of-c", "n", gpus=2, queue="c")
+        assert self._first(scene, "a", "b") == ["b"]
+
+    def test_one_that_is_not_in_the_tree_does(self) -> None:
+        scene = Scene().queue("a").queue("lost", "nowhere").queue("gone", "nowhere")
+        assert self._first(scene, "a", "lost") == ["lost"]
+        assert self._first(scene, "gone", "lost") == []
