@@ -27,7 +27,7 @@ def expected_devices(occupancy: Occupancy, pod: Pod) -> dict[str, Allocation]:
     node, needed = pod.state.node, set(occupancy.claims_on(pod, pod.state.node))
     keys = [key for _, key in pod.planned if key in needed and occupancy.allocation(key) is None]
     claims = [occupancy.claims[key] for key in keys if key in occupancy.claims]
-    if not claims or node not in occupancy.nodes:
+    if not claims:
         return {}
     placer = Placer(
         occupancy.cluster,

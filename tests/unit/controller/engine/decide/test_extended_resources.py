@@ -10,6 +10,7 @@ import pytest
 
 from carina_dra.placement.cluster.gpu import GPU as WHOLE
 from carina_dra.resource import StringAttribute
+from controller.engine.decide.cycle import Engine
 from controller.engine.decide.shares import cluster_total
 from controller.engine.model.group import TopologyConstraint
 from controller.engine.model.plan import Action, KeptPlace, Nomination
@@ -39,6 +40,14 @@ def asks(
         planned = ((NAME, f"t/{key}"),)
         scene.pods[key] = replace(scene.pods[key], planned=planned)
     return scene
+
+
+def _asks_for_two(scene: Scene, other: str) -> Scene:
+    """Adds a pod that asks for a GPU, and for a device by the name of another resource."""
+    needs = PodNeeds(mapped=((NAME, 1), (other, 1)))
+    planned = ((NAME, "t/gpu"), (other, "t/other"))
+    scene.claim("gpu").claim("other").group("job")
+    return scene.pod("job", claims=("gpu", "other"), needs=needs, planned=planned)
 
 
 def _needs(gpus: int) -> PodNeeds:
@@ -167,6 +176,36 @@ def test_both_kinds_of_nodes_serve_one_gang() -> None:
 def test_nodes_with_a_device_plugin_come_first_since_claims_cannot_use_them() -> None:
     scene = Scene().node("claims", 2).node("plugin", **_by_plugin(2)).queue("q")
     assert started(asks(scene, "job").plan()) == {"job-0": "plugin"}
+
+
+def test_nodes_whose_device_plugins_offer_most_of_a_pods_resources_come_first() -> None:
+    nic = "example.com/nic"
+    scene = Scene().node("one", 4, **_by_plugin(4)).queue("q")
+    scene.node("two", extended={NAME: 4, nic: 4})
+    assert started(_asks_for_two(scene, nic).plan()) == {"job-0": "two"}
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_order_of_nodes_does_not_say_which_resource_a_device_plugin_serves(order: str) -> None:
+    nic = "example.com/nic"
+    offers = {"a": {nic: 4}, "b": {NAME: 4}}
+    scene = Scene().queue("q")
+    for name in order:
+        scene.node(name, 4, extended=offers[name])
+    assert started(_asks_for_two(scene, nic).plan()) == {"job-0": "a"}
+
+
+def test_device_plugin_that_comes_to_a_node_or_goes_counts_at_once() -> None:
+    scene = asks(Scene().node("n", 4).queue("q"), "job")
+    state = scene.state()
+    engine = Engine(state)
+    assert devices_of(engine.decide(), "job-0") == ["gpu-0"]
+    state.put_node(replace(scene.nodes["n"], **_by_plugin(4)))
+    plan = engine.decide()
+    assert started(plan) == {"job-0": "n"}
+    assert not devices_of(plan, "job-0")
+    state.put_node(scene.nodes["n"])
+    assert devices_of(engine.decide(), "job-0") == ["gpu-0"]
 
 
 def test_gpus_of_a_device_plugin_are_charged_once() -> None:
