@@ -55,6 +55,17 @@ class TestAccounts:
         assert _asked(time, _group("a/g"), _group("a/h", "r")) == ["a/h"]
         assert _asked(time, _group("a/g")) == ["a/g"]
 
+    def test_of_those_who_owe_equally_little_the_first_by_name_is_asked(self) -> None:
+        queues = "hcafbegd"
+        time = DecisionTime(dict.fromkeys(queues, 1), LIMIT, LIMIT)
+        assert _asked(time, *(_group(f"{name}/g", name) for name in queues)) == ["a/g"]
+
+    def test_debts_are_in_the_order_of_names_in_whatever_order_they_were_made(self) -> None:
+        time = DecisionTime({"z": LIMIT}, LIMIT, LIMIT)
+        for name in "hcafbegd":
+            time.charge(_group("n/g", name), 20_000)
+        assert list(time.debts()) == sorted(time.debts())
+
     def test_namespaces_in_debt_are_not_asked_while_others_of_the_queue_ask(self) -> None:
         time = DecisionTime({"q/a": 1}, LIMIT, LIMIT)
         assert _asked(time, _group("a/g"), _group("b/g")) == ["b/g"]
