@@ -1,5 +1,7 @@
 """Free GPUs that nobody can use, and for lack of what."""
 
+from dataclasses import replace
+
 import pytest
 
 from carina_dra.allocator.group import WHOLE
@@ -30,6 +32,10 @@ def test_a_gpu_is_stranded_for_lack_of_what_its_wishes_need(left: Left, lack: La
 
 def test_a_gpu_that_one_wish_can_use_is_not_stranded() -> None:
     assert stranded(Left(10, 10, 1, (WHOLE, WHOLE // 2)), [WHOLE_ONE, HALF]) == {}
+
+
+def test_a_part_that_a_wish_for_one_can_use_is_not_stranded_without_a_whole_one() -> None:
+    assert stranded(Left(10, 10, 1, (WHOLE // 2, 0)), [HALF]) == {}
 
 
 def test_what_is_in_use_is_not_stranded() -> None:
@@ -66,3 +72,35 @@ class TestOfState:
         assert found.by_lack()[Lack.CPU] == 2
         state.remove_node("b")
         assert found.by_lack()[Lack.CPU] == 0
+
+    def test_a_node_that_takes_no_pods_any_more_is_left_out_at_once(self) -> None:
+        scene = self._scene()
+        state = State(scene.snapshot())
+        found = StrandedGpus(state)
+        assert found.by_lack()[Lack.CPU] == 2
+        state.put_node(replace(scene.nodes["b"], unschedulable=True))
+        assert found.by_lack()[Lack.CPU] == 0
+        state.put_node(scene.nodes["b"])
+        assert found.by_lack()[Lack.CPU] == 2
+
+    def test_of_a_cluster_with_little_beside_its_gpus_less_is_asked_for(self) -> None:
+        """Eight CPUs are little for four GPUs, but all that such nodes have."""
+        scene = Scene().node("a", 4, cpu=8_000)
+        assert not any(StrandedGpus(State(scene.snapshot())).by_lack().values())
+        scene.node("b", 4, cpu=1_000_000)
+        assert StrandedGpus(State(scene.snapshot())).by_lack()[Lack.CPU] == 4
+
+    def test_wishes_for_parts_count_where_any_gpu_can_be_had_in_parts(self) -> None:
+        scene = Scene().node("whole", 4, cpu=1_000_000).node("parts", 1, cpu=6_000)
+        found = StrandedGpus(State(scene.snapshot()))
+        assert found.by_node() == {"parts": {Lack.CPU: 1}}  # that is too little for a whole one
+        published = scene.slices["parts"]
+        (device,) = published.spec.devices
+        shared = (replace(device, allow_multiple_allocations=True),)
+        scene.slices["parts"] = replace(published, spec=replace(published.spec, devices=shared))
+        assert not StrandedGpus(State(scene.snapshot())).by_node()
+
+    def test_it_is_of_the_state_whose_nodes_it_counts(self) -> None:
+        state, other = (State(self._scene().snapshot()) for _ in range(2))
+        assert StrandedGpus(state).is_of(state)
+        assert not StrandedGpus(state).is_of(other)
