@@ -30,6 +30,8 @@ def move(
     state = trial.state
     if not state.occupancy.tree.takes_work(group.queue):
         return False  # its pods could not start again
+    if not group.moves and not evicted.isdisjoint(trial.evictions):
+        return False  # nobody replaces its pods
     mark = state.occupancy.mark()
     if take is None:
         take = Assigner(trial, policy_of(state, group), _nobody_asks).take

@@ -89,7 +89,7 @@ def occupants(
         ):
             continue
         gives = eligibility.action is not Action.CONSOLIDATE and eligibility.may_take(group)
-        moves = state.occupancy.tree.takes_work(group.queue)
+        moves = group.moves and state.occupancy.tree.takes_work(group.queue)
         if not gives:
             is_bystander = eligibility.action is not Action.CONSOLIDATE
             if (is_bystander and not bystanders) or not group.moves or giving.rests(group):

@@ -95,6 +95,22 @@ class TestEvictions:
         plan = scene.waits("new", gpus=0, priority=9, needs=PodNeeds(cpu=50)).plan()
         assert evicted(plan) == ["of-b-0"]
 
+    @pytest.mark.parametrize(("replaced", "expected"), [(True, "old-0"), (False, "young-0")])
+    @pytest.mark.parametrize("action", [Action.PREEMPT, Action.RECLAIM])
+    def test_a_pod_moves_only_if_somebody_replaces_it(
+        self, action: Action, expected: str, *, replaced: bool
+    ) -> None:
+        """If not, its work is lost like that of any other, and the youngest goes."""
+        scene = Scene(**only(action)).queue("q", quota=9).queue("other", weight=0)
+        scene.node("n", 2, labels={"kind": "n"}).node("m", 2)
+        theirs = {Action.PREEMPT: "q", Action.RECLAIM: "other"}[action]
+        bound = PodNeeds(node_selector=(("kind", "n"),))
+        scene.runs("old", "n", queue=theirs, created=1, moves=replaced)
+        scene.group("young", theirs, created=5).pod("young", "n", needs=bound)
+        plan = scene.waits("new", priority=9, needs=bound).plan()
+        assert evicted(plan) == [expected]
+        assert nominated(plan) == {"new-0": "n"} | ({"old-0": "m"} if replaced else {})
+
     def test_a_low_priority_goes_whatever_its_number(self) -> None:
         scene = Scene(**only(Action.PREEMPT)).queue("q").node("n", 4)
         scene.runs("low", "n").runs("lower", "n").runs("high", "n", gpus=2, priority=5)
