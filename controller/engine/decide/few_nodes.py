@@ -157,10 +157,8 @@ class FewNodes:
 
     def _unit(self, members: Collection[int]) -> EvictionUnit:
         pods = [self._occupants.pods[at] for at in sorted(members)]
-        consolidates = self._eligibility.action is Action.CONSOLIDATE
-        must_move = not consolidates and not pods[0].gives
         return EvictionUnit(
-            pods[0].group, tuple(occupant.pod for occupant in pods), must_move=must_move
+            pods[0].group, tuple(occupant.pod for occupant in pods), must_move=not pods[0].gives
         )
 
     def _rearrangement(self, found: Repacking) -> Rearrangement:

@@ -12,7 +12,7 @@ from controller.engine.decide.trial import Trial
 from controller.engine.decide.victims import Victims
 from controller.engine.model.group import Group, PodSet
 from controller.engine.model.plan import Action
-from controller.engine.model.pod import Placed, Pod
+from controller.engine.model.pod import Pod
 
 MOST: Final = 64
 """If more pods may leave their places, the search is not begun."""
@@ -84,9 +84,7 @@ def occupants(
     for group in groups.values():
         pods = active_pods(state.occupancy, group.key)
         trial.places.spend(1 + len(pods) // _PODS_A_STEP)
-        if has_nominated(state.occupancy, group) or any(
-            pod.key in trial.placed or not isinstance(pod.state, Placed) for pod in pods
-        ):
+        if has_nominated(state.occupancy, group) or any(pod.key in trial.placed for pod in pods):
             continue
         gives = eligibility.action is not Action.CONSOLIDATE and eligibility.may_take(group)
         moves = group.moves and state.occupancy.tree.takes_work(group.queue)

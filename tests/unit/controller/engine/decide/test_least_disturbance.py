@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.engine.model.group import PodSet
+from controller.engine.model.group import PodSet, TopologyConstraint
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import PodNeeds
 from tests.unit.controller.engine.scene import Scene, evicted, nominated, only
@@ -116,6 +116,39 @@ class TestEvictions:
         scene.runs("low", "n").runs("lower", "n").runs("high", "n", gpus=2, priority=5)
         plan = scene.waits("new", gpus=2, priority=9).plan()
         assert sorted(evicted(plan)) == ["low-0", "lower-0"]
+
+
+class TestGroupsThatAsk:
+    """What the search for the plan that disturbs least does not look at, it breaks nowhere."""
+
+    def test_pods_that_share_a_claim_get_the_plan_of_the_first_search(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).queue("q").node("n", 2)
+        scene.runs("old", "n", gpus=2).claim("shared", 2)
+        scene.group("new", root=PodSet("", 2), priority=9)
+        scene.pod("new", claims=("shared",)).pod("new", claims=("shared",))
+        plan = scene.plan()
+        assert (evicted(plan), nominated(plan)) == (["old-0"], {"new-0": "n", "new-1": "n"})
+
+    def test_a_gang_of_which_a_pod_fits_nowhere_waits(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).queue("q").node("n", 4)
+        for number in range(4):
+            scene.runs(f"old-{number}", "n")
+        scene.group("new", root=PodSet("", 2), priority=9).pod("new", gpus=4).pod("new", gpus=5)
+        plan = scene.plan()
+        assert not evicted(plan)
+        assert not plan.memory.set_aside
+
+    @pytest.mark.parametrize("required", [True, False])
+    def test_a_gang_stays_in_its_domain(self, *, required: bool) -> None:
+        """Without a domain, the youngest would go, who are in different ones."""
+        scene = Scene(**only(Action.PREEMPT)).queue("q")
+        scene.topologies = {"t": ("rack",)}
+        for name, created in (("a1", 9), ("a2", 1), ("b1", 8), ("b2", 2)):
+            scene.node(name, 1, labels={"rack": name[0]}).runs(f"of-{name}", name, created=created)
+        constraint = TopologyConstraint("t", required="rack") if required else None
+        scene.group("new", root=PodSet("", 2, constraint), priority=9).pod("new").pod("new")
+        places = nominated(scene.plan())
+        assert len({node[0] for node in places.values()}) == (1 if required else 2)
 
 
 class TestQueuesThatGive:
