@@ -168,3 +168,20 @@ class TestQueuesThatGive:
     def test_so_they_do_for_a_gang(self) -> None:
         plan = self._scene().waits("new", 2).plan()
         assert sorted(evicted(plan)) == ["low-a-0", "low-b-0"]
+
+    def test_nobody_goes_only_so_that_it_is_the_turn_of_another_queue(self) -> None:
+        """Once the gang is gone, `spare` can stay, though its queue has most beyond its share."""
+        scene = Scene(**only(Action.RECLAIM)).queue("q", quota=4)
+        scene.queue("most", quota=2, weight=0).queue("less", quota=2, weight=0)
+        scene.node("far", 4)
+        for name, gpus in (("m", 2), ("n", 1)):
+            scene.node(name, gpus, labels={"name": name})
+        scene.runs("spare", "m", queue="most").runs("gang", "m", "n", queue="less")
+        scene.runs("firm", "far", "far", "far", queue="most", preemptible=False)
+        scene.runs("firm-too", "far", queue="less", preemptible=False)
+        scene.group("new", root=PodSet("", 2))
+        for name in "mn":
+            scene.pod("new", needs=PodNeeds(node_selector=(("name", name),)))
+        plan = scene.plan()
+        assert sorted(evicted(plan)) == ["gang-0", "gang-1"]
+        assert nominated(plan) == {"new-0": "m", "new-1": "n"}
