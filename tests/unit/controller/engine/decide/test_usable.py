@@ -89,6 +89,11 @@ class TestAfter:
     def test_there_is_nothing_where_there_is_no_room(self, left: Left) -> None:
         assert after(left, HALF) is None
 
+    def test_there_is_nothing_where_memory_is_missing(self) -> None:
+        wish = Wish(0, 10, 1, WHOLE)
+        assert after(_free(100, memory=10), wish) is not None
+        assert after(_free(100, memory=9), wish) is None
+
     def test_a_node_that_is_overcommitted_has_room_for_a_pod_that_asks_for_nothing(self) -> None:
         assert after(_free(100, cpu=-5), Wish(0, 0, 1, WHOLE)) is not None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +56,14 @@ def test_claims_of_a_queue_are_learned() -> None:
     typical = _typical(*[("q", SIX)] * 64)
     assert _part(typical, 6) > 0.7
     assert SIX in {one.wish for one in typical}
+
+
+@pytest.mark.parametrize(
+    ("asked", "counted"), [(8, 8), (9, 16), (16, 16), (17, 32), (64, 64), (65, 64), (500, 64)]
+)
+def test_beyond_eight_a_number_of_devices_is_rounded_up(asked: int, counted: int) -> None:
+    typical = _typical(*[("q", SIX._replace(devices=asked))] * 64)
+    assert _part(typical, counted) > 0.5
 
 
 def test_few_claims_say_little() -> None:
