@@ -181,6 +181,13 @@ class TestDisruptionBudgets:
         scene.budgets["b"] = 0
         assert evicted(self._later(scene, 1000)) == []
 
+    def test_preemption_starts_no_time(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).node("n", 1).queue("q", eviction_grace=10)
+        scene.runs("old", "n", budgets=("b",)).waits("new", priority=1)
+        scene.budgets["b"] = 0
+        plan = scene.plan()
+        assert (plan.memory.budget_refusals, plan.wake) == ({}, None)
+
     def test_groups_that_ask_alike_wait_from_the_same_time_on(self) -> None:
         scene = _borrowed()
         for name in ("a", "b"):
