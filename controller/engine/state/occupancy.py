@@ -134,6 +134,7 @@ class Occupancy:
         self.rooms[node.name] = room = Room(node)
         for pod in self.on_node.setdefault(node.name, {}):
             room.take(self.pods[pod].needs)
+        self.cluster.touch(node.name)
         self.journal.forget()
 
     def remove_node(self, name: str) -> None:
