@@ -89,6 +89,10 @@ class TestAfter:
     def test_there_is_nothing_where_there_is_no_room(self, left: Left) -> None:
         assert after(left, HALF) is None
 
+    @pytest.mark.parametrize("left", [_free(100, cpu=10), _free(100, pods=1)], ids=["cpu", "pods"])
+    def test_all_that_is_free_may_be_used(self, left: Left) -> None:
+        assert after(left, HALF) is not None
+
     def test_there_is_nothing_where_memory_is_missing(self) -> None:
         wish = Wish(0, 10, 1, WHOLE)
         assert after(_free(100, memory=10), wish) is not None
