@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 from carina_dra.allocator.capacity import fits
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
+from carina_dra.allocator.group import groups
 from carina_dra.allocator.matching import amounts_of
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.request import Alternative, NamedSelector, selectors_of
@@ -20,6 +21,7 @@ from carina_dra.allocator.usage import PoolId
 from carina_dra.cel import CelDevice, CompileError, EvaluationError
 from carina_dra.placement.bounds.most_together import amount_of, most_capacity, most_claims, most_of
 from carina_dra.placement.bounds.tally import DeviceSelection, Tally, View
+from carina_dra.placement.cluster.card import NOTHING, Card, Parts, is_card, least_of
 from carina_dra.placement.cluster.changes import Changes
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.gpu import (
@@ -62,6 +64,7 @@ class Supply:
         self._capacities: _Remembered[Tally[int, int]] = _Remembered()
         self._gpus: _Remembered[Tally[int, int]] = _Remembered()
         self._least: _Remembered[Tally[int | None, int | None]] = _Remembered()
+        self._parts: _Remembered[Tally[Parts | None, Parts | None]] = _Remembered()
 
     def leave_out(self, nodes: Collection[str]) -> None:
         """Counts no devices of these nodes any more, and those of all others."""
@@ -112,7 +115,8 @@ class Supply:
             return _least(taken)
 
         key = selection.key, capacity, frozenset(requests.items())
-        return self._least_of(key, lambda: Tally(selection, measure, _least, features), budget)
+        tally = self._least.get(key, lambda: Tally(selection, measure, _least, features))
+        return self._least_of(key, tally, budget)
 
     def gpus(
         self, model: str, drivers: frozenset[str], *, selected_by: DeviceClass | None = None
@@ -164,7 +168,40 @@ class Supply:
             )
 
         key = selection.key, "gpus", model, drivers, frozenset(requests.items())
-        return self._least_of(key, lambda: Tally(selection, measure, _least, features), budget)
+        tally = self._least.get(key, lambda: Tally(selection, measure, _least, features))
+        return self._least_of(key, tally, budget)
+
+    def least_parts(
+        self, wanted: Alternative, drivers: frozenset[str], budget: StepBudget | None = None
+    ) -> Parts | None:
+        """The least parts of the cards of a node that a request takes for a device.
+
+        None if it gets none. `drivers` are those of which some devices only show others.
+
+        Raises:
+            OutOfStepsError: the selectors cost more than `LEAST` steps, or than the budget.
+        """
+        reads = tuple(f"{driver}/type" for driver in sorted(drivers))
+        selection = DeviceSelection(wanted.selectors, wanted.tolerations, reads)
+        features = self._cluster.features
+        requests = wanted.capacity.requests if wanted.capacity else {}
+
+        def measure(devices: Iterable[Candidate], pool: ReadyPool) -> Parts | None:
+            cards = {
+                member.id: card
+                for group in groups(pool)
+                if is_card(group)
+                for card in [Card(group, features)]
+                for member in group.members
+            }
+            return least_of(
+                cards[device.id].least(wanted, device.id) if device.id in cards else NOTHING
+                for device in devices
+            )
+
+        key = selection.key, "parts", drivers, wanted.admin_access, frozenset(requests.items())
+        tally = self._parts.get(key, lambda: Tally(selection, measure, least_of, features))
+        return self._least_of(key, tally, budget)
 
     def least_selected(
         self, wanted: Alternative, device_class: DeviceClass, budget: StepBudget | None = None
@@ -184,18 +221,13 @@ class Supply:
             return _least(int(selects(selectors, device.view)) for device in devices)
 
         key = selection.key, "class", tuple(named.selector for named in selectors)
-        return self._least_of(key, lambda: Tally(selection, measure, _least, features), budget)
+        tally = self._least.get(key, lambda: Tally(selection, measure, _least, features))
+        return self._least_of(key, tally, budget)
 
-    def _least_of(
-        self,
-        key: Hashable,
-        new: Callable[[], Tally[int | None, int | None]],
-        budget: StepBudget | None,
-    ) -> int | None:
+    def _least_of(self, key: Hashable, tally: Tally[V, T], budget: StepBudget | None) -> T:
         """The least that a request takes; the budget is charged as if nothing were known."""
         if budget is not None:
             budget.spend(0)  # nothing is begun that cannot be paid
-        tally = self._least.get(key, new)
         try:
             answer = self._answer(tally, LEAST)
         except OutOfStepsError:

@@ -15,6 +15,7 @@ from carina_dra.resource import (
     Device,
     DeviceAttribute,
     IntAttribute,
+    OnNode,
     StringAttribute,
     lookup,
 )
@@ -73,6 +74,7 @@ def _device(candidate: Candidate) -> Hashable:
     return (
         bool(device.allow_multiple_allocations),
         bool(device.binding_conditions),
+        isinstance(candidate.slice.nodes, OnNode),
         tuple(device.capacity),
         tuple(map(id, device.capacity.values())),
         tuple(map(id, device.consumes_counters)),

@@ -1,6 +1,6 @@
 """Who may be evicted for whom: the rules of preemption, reclaim and consolidation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
@@ -210,6 +210,31 @@ class Eligibility:
         else:
             path = path[:1]
         return all(map(self._exceeds_quota, path))
+
+    def excess(self, victim: str) -> tuple[str, Mapping[int, int]] | None:
+        """How much more the side of a victim's queue has than it keeps in any case, by resource.
+
+        It gives while it has more of any of what is asked for. With the name of the side. None if
+        nothing says how much it gives at most.
+        """
+        tree, accounts = self._state.occupancy.tree, self._state.occupancy.accounts
+        if victim in tree.paths[self.group.queue] or victim not in tree.queues:
+            return None
+        ours, theirs = self._sides(victim)
+        has, keeps = accounts.allocated[theirs], accounts.keeps(theirs)
+        kept = list(self._shares.allocatable(theirs))
+        # What others give below our side may leave it within its quota later.
+        if ours != self.group.queue or self._is_within_quota(ours):
+            quotas = tree.quotas(theirs)
+            for at in self._involved:
+                quota = quotas[at]
+                if quota is None:
+                    continue
+                if keeps[at] != has[at]:
+                    return None  # it gives for parts of GPUs, of which many may come to one
+                kept[at] = min(kept[at], quota)
+        over = {at: has[at] - kept[at] for at in self._involved if has[at] > kept[at]}
+        return theirs, over
 
     def may_take_from_any(self) -> bool:
         """Whether a queue that has to give has pods that may go, as things are in the trial."""

@@ -42,6 +42,7 @@ _TIED: Final = 1
 """Steps for a claim that has devices already: the nodes where these are."""
 _NODES_A_STEP: Final = 40
 """So many nodes are looked at in a step, where no devices are looked for."""
+_ANYWHERE: Final = Policy()
 _NOTES: Final = 3
 """So many nodes are named where something is wrong."""
 
@@ -626,6 +627,36 @@ class PlaceFinder:
             claims = tuple(claim for claim in claims if claim.key in needed)
         request = self._request(claims)
         return request.least_devices if isinstance(request, PlacementRequest) else 0
+
+    def request_of(self, pod: Pod, budget: StepBudget) -> PlacementRequest | None:
+        """What the claims ask for that a pod needs on each node and shares with no other.
+
+        Whether they have devices does not matter. None if it cannot be said, or is nothing.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice to check them.
+        """
+        needed = pod.claims
+        if pod.planned:  # some nodes may serve it without
+            needed = pod.claims_where(self._state.occupancy.capacity.offered)
+        known = self._state.occupancy.claims
+        own = tuple(known[key] for key in needed if key in known and not self._shared(key))
+        found = self._requests.of(own, budget) if own else None
+        return found if isinstance(found, PlacementRequest) else None
+
+    def might_fit(self, pod: Pod, request: PlacementRequest, budget: StepBudget) -> bool:
+        """Whether one more pod like this might have a place; false is certain.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice.
+        """
+        occupancy = self._state.occupancy
+        room = Fitting(self.suitable(pod.needs), occupancy.rooms, pod.needs, (), ())
+        try:
+            found = self._placer(_ANYWHERE).place(request, room, budget=budget)
+        except AllocationError:
+            return True
+        return isinstance(found, PlacedClaims) or found.undecided > 0
 
     def _shared(self, claim: str) -> bool:
         return self._state.occupancy.referrers(claim) > 1

@@ -7,7 +7,7 @@ that fit elsewhere move.
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop
+from heapq import heapify, heappop, nsmallest
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
@@ -17,6 +17,7 @@ from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.evicted import EvictedUnits, EvictionUnit
 from controller.engine.decide.evictor import Evictor
 from controller.engine.decide.few_nodes import FEW
+from controller.engine.decide.freeable import Freeable
 from controller.engine.decide.gang import Gang, Taken
 from controller.engine.decide.giving import Giving
 from controller.engine.decide.guarded import Guarded
@@ -48,6 +49,8 @@ _MOVES: Final = 10_000
 """What it may cost to look for another place for victims, in steps."""
 _NODES_A_STEP: Final = 10
 """So many nodes are ordered in a step by what it costs to make room there."""
+_SAMPLE: Final = 8
+"""If there is certainly no room on so many nodes, no other is ordered before it is looked at."""
 _NO_NEEDS: Final = PodNeeds()
 
 
@@ -105,6 +108,7 @@ class VictimSearch:
         self.moves = moves
         """Whether groups may go whose queue need not give."""
         self.evictor = Evictor(trial, eligibility, guarded, past_budgets)
+        self._freeable = Freeable(trial, eligibility, victims, self.evictor.evicted, moves=moves)
         self._giving = Giving(self._state.occupancy, eligibility, victims)
         self.has = self._state.occupancy.accounts.allocated[self.group.queue]
         """What the queue has with the chunk, and without those who were evicted."""
@@ -268,6 +272,9 @@ class VictimSearch:
                 continue
             if self._is_over() and self._search.has_advanced:
                 raise CutShortError
+            if not self._freeable.may_suffice(pod, node):
+                self._search.looked[at] += 1
+                continue
             mark, count = self._state.occupancy.mark(), len(self._evicted)
             made = self._make_room(pod, node)
             if made is not None:
@@ -299,6 +306,9 @@ class VictimSearch:
         devices = self._places.least_devices(pod)
         names = self._places.candidates(pod, within)
         self._places.spend(1 + len(names) // _NODES_A_STEP)
+        first = nsmallest(_SAMPLE, names)
+        if not any(self._freeable.may_suffice(pod, node) for node in first):
+            names = frozenset(node for node in names if self._freeable.may_suffice(pod, node))
         costs = list(self._victims.costs(names, self._eligibility, pod.needs, devices))
         heapify(costs)
         while costs:

@@ -80,6 +80,10 @@ class Victims:
         """How many groups have been found that could be evicted."""
         return len(self._seen)
 
+    def see(self, group: Group) -> None:
+        """Counts a group that could be evicted, though it makes no room where it is."""
+        self._seen.add(group.key)
+
     def on_node(self, node: str, eligibility: Eligibility) -> list[Group]:
         """The groups with pods on a node that may be evicted, the first to go first."""
         ranked = self._ranked(node, eligibility)

@@ -10,6 +10,7 @@ from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.usage import DeviceId, PoolId
 from carina_dra.placement.bounds.membership import Membership
 from carina_dra.placement.bounds.supply import Supply
+from carina_dra.placement.cluster.card import NOTHING, Parts
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.gpu import (
     DRIVERS,
@@ -37,6 +38,7 @@ from controller.engine.model.resource import (
     Resource,
 )
 from controller.engine.state.asking import GpuOfDevice, base_units, qualified
+from controller.engine.state.cards import Cards
 from controller.engine.state.spare import Spare
 
 _POOLS: Final = 256
@@ -64,6 +66,7 @@ class Devices:
         self._cluster = cluster
         self._supply = Supply(cluster)
         self._spare = Spare(cluster)
+        self.cards = Cards(cluster)
         self._drivers = DRIVERS | {gpu_driver}
         self._members: dict[str, Membership] = {}
         """By class, once it is asked for."""
@@ -229,6 +232,16 @@ class Devices:
             return self._least(wanted, resource, budget) or 0
         except OutOfStepsError:
             return 0
+
+    def least_parts(self, wanted: Alternative, budget: StepBudget) -> Parts:
+        """What a request for one device takes of the cards of its node at least.
+
+        Nodes that are left out do not count. It is nothing if its selectors cost too much to say.
+        """
+        try:
+            return self._supply.least_parts(wanted, self._drivers, budget) or NOTHING
+        except OutOfStepsError:
+            return NOTHING
 
     def _least(
         self, wanted: Alternative, resource: DeviceResource, budget: StepBudget

@@ -298,6 +298,11 @@ class Occupancy:
         known = self.claims.get(claim)
         return None if known is None else known.status.allocation
 
+    def charged(self, claim: str, queue: str) -> Charge | None:
+        """What a queue is charged for a claim, if it is charged for it."""
+        found = self._charges.get(claim, {}).get(queue)
+        return None if found is None else found[0]
+
     def is_pending(self, key: str) -> bool:
         """Whether a pod waits for a place, and has not got one in the trial."""
         return isinstance(self.pods[key].state, Pending) and key not in self.holds

@@ -7,7 +7,7 @@ import pytest
 from controller.engine.decide.cycle import Engine
 from controller.engine.model.group import PodSet, SubGroups
 from controller.engine.model.plan import Action
-from controller.engine.model.pod import Ended
+from controller.engine.model.pod import Ended, PodNeeds
 from controller.engine.model.reason import (
     Delayed,
     NoRoom,
@@ -219,13 +219,14 @@ class TestCursor:
     """A search that is cut short goes on in the next cycle where it ended."""
 
     def _scene(self, steps: int | None) -> Scene:
-        # On each node but the last, the group to evict needs more than it may free.
+        # On each node but the last, a group that may not be evicted has the cpu.
         scene = Scene(**only(Action.PREEMPT), search_steps=steps).queue("q")
         for index in range(6):
-            scene.node(f"n{index}", 2).runs(f"hard{index}", f"n{index}", priority=9)
-            scene.runs(f"soft{index}", f"n{index}", created=-index)
+            scene.node(f"n{index}", 2).group(f"hard{index}", priority=9)
+            scene.pod(f"hard{index}", f"n{index}", gpus=0, needs=PodNeeds(cpu=60_000))
+            scene.runs(f"soft{index}", f"n{index}", gpus=2, created=-index)
         scene.node("z", 2).runs("last", "z", gpus=2, created=-9)
-        return scene.waits("new", gpus=2, priority=5)
+        return scene.waits("new", gpus=2, priority=5, needs=PodNeeds(cpu=10_000))
 
     def test_without_a_limit_one_cycle_does(self) -> None:
         assert evicted(self._scene(None).plan()) == ["last-0"]
