@@ -87,18 +87,19 @@ def test_a_refusal_is_remembered_until_it_may_change(
 
 
 def test_a_search_that_was_cut_short_begins_anew_for_other_pods() -> None:
-    nodes = [f"n{index}" for index in range(4)]
+    nodes = [f"n{index}" for index in range(8)]
     state = State(
         replace(
             _SNAPSHOT,
             nodes=tuple(node(name) for name in nodes),
             slices=tuple(gpus(name, 1) for name in nodes),
-            claims=(claim("a/big", 2), *(claim(f"a/{n}", has=(f"{n}/g0",)) for n in nodes)),
+            claims=(claim("a/big"), *(claim(f"a/{n}", has=(f"{n}/g0",)) for n in nodes)),
             groups=(group("a/ask", "a", priority=1), *(group(f"a/{n}", "a") for n in nodes)),
             pods=(
                 waiting("a/ask-0", "a/ask", "a/big"),
-                *(running(f"a/{n}-0", f"a/{n}", f"a/{n}", on=n) for n in nodes),
+                *(running(f"a/{n}-0", f"a/{n}", f"a/{n}", on=n, budgets=("b",)) for n in nodes),
             ),
+            budgets={"b": 0},
             settings=replace(_SNAPSHOT.settings, search_steps=4),
         )
     )

@@ -1,4 +1,4 @@
-"""Where a search is not begun since it would be in vain, it would be in vain: plans stay the same."""
+"""Where a search is not begun since it would be in vain, it is in vain: plans stay the same."""
 
 from itertools import product
 from random import Random
