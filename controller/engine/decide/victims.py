@@ -4,7 +4,6 @@ First go pods that their group can spare, then groups fall as a whole: those of 
 most beyond its share, then of the lowest priority, then the youngest.
 """
 
-from bisect import insort
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -48,8 +47,8 @@ class Cost(NamedTuple):
     node: str
 
 
-_Ranked: TypeAlias = list[tuple[Rank, Group, int]]
-"""Groups that may be evicted in their order, and how many devices each has on the node."""
+_Ranked: TypeAlias = list[tuple[Rank, Group, list[str]]]
+"""Groups that may be evicted in their order, and the pods of each that may leave the node."""
 
 
 @dataclass(slots=True)
@@ -126,9 +125,11 @@ class Victims:
         lacks = self._state.occupancy.rooms[node].lacks(needs) is not None
         count = 0
         last = ranked[0][0]
-        for rank, _, freed in ranked:
+        pods, devices_of = self._state.occupancy.pods, self._state.occupancy.device_count
+        for rank, _, leaving in ranked:
             last, count = rank, count + 1
-            missing -= freed
+            if missing > 0:
+                missing -= sum(devices_of(pods[key]) for key in leaving)
             if missing <= 0 and not lacks:
                 break
         first = ranked[0][0].key
@@ -168,20 +169,19 @@ class Victims:
             if pod in pods:
                 known.group_of[pod] = state.occupancy.pods[pod].group
                 concerned.add(state.occupancy.pods[pod].group)
-        freed: dict[str, int] = {}
+        leaving: dict[str, list[str]] = {}
         for pod, key in known.group_of.items():
             if key is None or key not in concerned or key not in state.occupancy.groups:
                 continue
             if eligibility.may_go(state.occupancy.pods[pod]) or pod in self._trial.placed:
-                freed[key] = freed.get(key, 0) + state.occupancy.device_count(
-                    state.occupancy.pods[pod]
-                )
-        known.ranked = [entry for entry in known.ranked if entry[1].key not in concerned]
-        for key, devices in freed.items():
+                leaving.setdefault(key, []).append(pod)
+        ranked = [entry for entry in known.ranked if entry[1].key not in concerned]
+        for key, pods_of in leaving.items():
             group = state.occupancy.groups[key]
             if key not in self._trial.settled and eligibility.may_lose(group):
-                insort(known.ranked, (self.rank(group), group, devices), key=itemgetter(0))
+                ranked.append((self.rank(group), group, pods_of))
                 self._seen.add(key)
+        known.ranked = sorted(ranked, key=itemgetter(0))
 
     def rank(self, group: Group) -> Rank:
         """The order in which groups go."""
