@@ -21,7 +21,7 @@ from carina_dra.allocator.usage import PoolId
 from carina_dra.cel import CelDevice, CompileError, EvaluationError
 from carina_dra.placement.bounds.most_together import amount_of, most_capacity, most_claims, most_of
 from carina_dra.placement.bounds.tally import DeviceSelection, Tally, View
-from carina_dra.placement.cluster.card import NOTHING, Card, Parts, is_card, least_of
+from carina_dra.placement.cluster.card import NOTHING, Card, CardParts, is_card, least_of
 from carina_dra.placement.cluster.changes import Changes
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.gpu import (
@@ -64,7 +64,7 @@ class Supply:
         self._capacities: _Remembered[Tally[int, int]] = _Remembered()
         self._gpus: _Remembered[Tally[int, int]] = _Remembered()
         self._least: _Remembered[Tally[int | None, int | None]] = _Remembered()
-        self._parts: _Remembered[Tally[Parts | None, Parts | None]] = _Remembered()
+        self._parts: _Remembered[Tally[CardParts | None, CardParts | None]] = _Remembered()
 
     def leave_out(self, nodes: Collection[str]) -> None:
         """Counts no devices of these nodes any more, and those of all others."""
@@ -173,7 +173,7 @@ class Supply:
 
     def least_parts(
         self, wanted: Alternative, drivers: frozenset[str], budget: StepBudget | None = None
-    ) -> Parts | None:
+    ) -> CardParts | None:
         """The least parts of the cards of a node that a request takes for a device.
 
         None if it gets none. `drivers` are those of which some devices only show others.
@@ -186,7 +186,7 @@ class Supply:
         features = self._cluster.features
         requests = wanted.capacity.requests if wanted.capacity else {}
 
-        def measure(devices: Iterable[Candidate], pool: ReadyPool) -> Parts | None:
+        def measure(devices: Iterable[Candidate], pool: ReadyPool) -> CardParts | None:
             cards = {
                 member.id: card
                 for group in groups(pool)

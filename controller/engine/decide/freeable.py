@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from carina_dra.allocator.group import WHOLE
 from carina_dra.allocator.request import Alternative
 from carina_dra.placement.choice.placer import PlacementRequest
-from carina_dra.placement.cluster.card import NOTHING, Kind, Parts, least_of, together
+from carina_dra.placement.cluster.card import NOTHING, CardParts, PartKind, least_of, together
 from carina_dra.placement.cluster.gpu import GPU, GpuId
 from carina_dra.price import LEAST
 from carina_dra.resource import All
@@ -27,12 +28,12 @@ from controller.engine.model.resource import Gpus
 from controller.engine.state.cards import had
 
 _PODS_A_STEP: Final = 2
-"""So many pods of a node are looked at in a step."""
+"""The pods of a node that are looked at in a step."""
 _TESTED: Final = 4
-"""Of so many pods of a node it is found out whether they have a place elsewhere."""
+"""The most pods of a node of which it is found out whether they have a place elsewhere."""
 _SIDE: Final = 1 << 50
 """All that a side has to give, so that resources can be compared."""
-_ANY: Final[Kind] = ("", "")
+_ANY: Final[PartKind] = ("", "")
 """Stands for each kind that is not named."""
 
 
@@ -91,27 +92,34 @@ class Freeable:
         self._victims = victims
         self._evicted = evicted
         self._moves = moves
-        self._wanted: dict[str, Parts] = {}
+        self._wanted: dict[str, CardParts] = {}
         """By pod: what it takes of cards at least."""
         self._stuck: tuple[int, dict[tuple[object, ...], bool]] = (-1, {})
 
     def may_suffice(self, pod: Pod, node: str) -> bool:
         """Whether a pod might get a place on a node if others leave it; false is certain."""
-        wanted = self._wanted.get(pod.key)
-        if wanted is None:
-            wanted = self._wanted[pod.key] = self._least(pod, self._places.budget)
         occupancy = self._state.occupancy
+        if occupancy.devices.cards.are_apart(node):
+            wanted = CardParts({}, WHOLE * self._places.least_devices(pod))
+        else:
+            wanted = self._parts_wanted(pod)
         if not (wanted.others or any(wanted.kinds.values())):
             return True
         if occupancy.nodes[node].unschedulable:
             return True  # what requests take at least is not known of its devices
         free = occupancy.devices.cards.free(node)
         kinds = sorted({*wanted.kinds, *free.kinds}) or [_ANY]
-        kind = max(kinds, key=lambda one: wanted.of(one) - free.of(one))
+        kind = max(kinds, key=lambda found: wanted.of(found) - free.of(found))
         missing = wanted.of(kind) - free.of(kind)
         return missing <= 0 or self._could_free(node, kind, missing)
 
-    def _could_free(self, node: str, kind: Kind, missing: int) -> bool:
+    def _parts_wanted(self, pod: Pod) -> CardParts:
+        known = self._wanted.get(pod.key)
+        if known is None:
+            known = self._wanted[pod.key] = self._least(pod, self._places.budget)
+        return known
+
+    def _could_free(self, node: str, kind: PartKind, missing: int) -> bool:
         here = self._state.occupancy.on_node.get(node, {})
         self._charge(1 + len(here) // _PODS_A_STEP)
         leavers, allowance = self._leavers(node, kind)
@@ -133,7 +141,7 @@ class Freeable:
                 return False
         return True
 
-    def _leavers(self, node: str, kind: Kind) -> tuple[list[_Leaver], int | None]:
+    def _leavers(self, node: str, kind: PartKind) -> tuple[list[_Leaver], int | None]:
         """Who may leave a node, and what they may take together; None for no bound."""
         occupancy, eligibility = self._state.occupancy, self._eligibility
         consolidates = eligibility.action is Action.CONSOLIDATE
@@ -172,7 +180,7 @@ class Freeable:
         allowance = 0
         for name, side in giving.items():
             allowance += side.allowance
-            allowance += max((of for (at, _), of in last.items() if at == name), default=0)
+            allowance += max((cost for (at, _), cost in last.items() if at == name), default=0)
             allowance += side.at_most(overlap) if overlap else 0
         return leavers, allowance
 
@@ -236,7 +244,7 @@ class Freeable:
         members = self._state.occupancy.members.get(group.key)
         return members is not None and sum(map(len, members.by_set.values())) > 1
 
-    def _withheld(self, leaver: _Leaver, kind: Kind) -> int:
+    def _withheld(self, leaver: _Leaver, kind: PartKind) -> int:
         """What a pod keeps of a node at least, if it has a place on no other one as things are."""
         moment = self._state.occupancy.cluster.changed_nodes.now
         if self._stuck[0] != moment:
@@ -258,12 +266,12 @@ class Freeable:
         finally:
             self._places.budget.extend(budget.spent)
 
-    def _least(self, pod: Pod, budget: StepBudget) -> Parts:
+    def _least(self, pod: Pod, budget: StepBudget) -> CardParts:
         """What a pod takes of cards at least, as far as that is known."""
         asked = self._places.request_of(pod, budget)
         return NOTHING if asked is None else self._of_request(asked, budget)
 
-    def _of_request(self, asked: PlacementRequest, budget: StepBudget) -> Parts:
+    def _of_request(self, asked: PlacementRequest, budget: StepBudget) -> CardParts:
         return together(
             [
                 least_of(self._of(one, budget) for one in request.alternatives) or NOTHING
@@ -272,7 +280,7 @@ class Freeable:
             ]
         )
 
-    def _of(self, wanted: Alternative, budget: StepBudget) -> Parts:
+    def _of(self, wanted: Alternative, budget: StepBudget) -> CardParts:
         count = 1 if isinstance(wanted.mode, All) else wanted.mode.count
         return self._state.occupancy.devices.least_parts(wanted, budget).times(count)
 

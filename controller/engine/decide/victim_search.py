@@ -50,7 +50,8 @@ _MOVES: Final = 10_000
 _NODES_A_STEP: Final = 10
 """So many nodes are ordered in a step by what it costs to make room there."""
 _SAMPLE: Final = 8
-"""If there is certainly no room on so many nodes, no other is ordered before it is looked at."""
+"""If there is certainly no room on the first of the nodes, others are looked at before they are
+put in order."""
 _NO_NEEDS: Final = PodNeeds()
 
 

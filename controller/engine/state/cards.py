@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.usage import DeviceId
-from carina_dra.placement.cluster.card import Card, Kind, Parts, is_card, together
+from carina_dra.placement.cluster.card import Card, CardParts, PartKind, is_card, together
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.offer import OfferedPool
 from carina_dra.resource import Allocation
@@ -22,7 +22,7 @@ class Cards:
         self._cluster = cluster
         self._pools: WeakKeyDictionary[OfferedPool, _OfPool] = WeakKeyDictionary()
 
-    def free(self, node: str) -> Parts:
+    def free(self, node: str) -> CardParts:
         """What is free of a node's cards, at most."""
         left = [
             card.left(self._cluster.pool_state(offered).usage)
@@ -30,6 +30,15 @@ class Cards:
             for card in self._of_pool(offered)[0]
         ]
         return together(left)
+
+    def are_apart(self, node: str) -> bool:
+        """Whether each device of a node is a card by itself, which nobody shares."""
+        return all(
+            len(cards) == len(by_device) == len(offered.devices)
+            and all(card.is_one_device for card in cards)
+            for offered in self._ready(node)
+            for cards, by_device in [self._of_pool(offered)]
+        )
 
     def devices(self, node: str) -> Sequence[Mapping[DeviceId, Card]]:
         """The cards of a node by their devices, pool by pool."""
@@ -48,17 +57,17 @@ class Cards:
         if known is None:
             groups = [group for group in offered.groups if is_card(group)]
             cards = [Card(group, self._cluster.features) for group in groups]
-            of = {
+            by_device = {
                 member.id: card
                 for group, card in zip(groups, cards, strict=True)
                 for member in group.members
             }
-            known = self._pools[offered] = cards, of
+            known = self._pools[offered] = cards, by_device
         return known
 
 
 def had(
-    devices: Sequence[Mapping[DeviceId, Card]], allocations: Iterable[Allocation], kind: Kind
+    devices: Sequence[Mapping[DeviceId, Card]], allocations: Iterable[Allocation], kind: PartKind
 ) -> int:
     """What would be free in addition of a kind on a node without some allocations, at most.
 

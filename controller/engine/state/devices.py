@@ -10,7 +10,7 @@ from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.usage import DeviceId, PoolId
 from carina_dra.placement.bounds.membership import Membership
 from carina_dra.placement.bounds.supply import Supply
-from carina_dra.placement.cluster.card import NOTHING, Parts
+from carina_dra.placement.cluster.card import NOTHING, CardParts
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.gpu import (
     DRIVERS,
@@ -233,7 +233,7 @@ class Devices:
         except OutOfStepsError:
             return 0
 
-    def least_parts(self, wanted: Alternative, budget: StepBudget) -> Parts:
+    def least_parts(self, wanted: Alternative, budget: StepBudget) -> CardParts:
         """What a request for one device takes of the cards of its node at least.
 
         Nodes that are left out do not count. It is nothing if its selectors cost too much to say.

@@ -11,13 +11,15 @@ from controller.engine.decide.cycle import plan
 from controller.engine.model.plan import Action, Plan
 from controller.engine.model.queue import Queue
 from controller.engine.model.reason import NoVictims
-from tests.benchmarks.engine.hardware import ALIKE, MIG, SHARES, Hardware, build
+from tests.benchmarks.engine.hardware import ALIKE, MIG, SHARES, UNLIKE, Hardware, build
 from tests.benchmarks.engine.jobs import filling, queue, snapshot, waiting
 
 _GANG = 3
 _FEW, _MANY = 9, 18
 """Nodes: more than the search for least disturbance looks at."""
-_FLEETS = pytest.mark.parametrize("hardware", [ALIKE, MIG, SHARES], ids=lambda one: one.name)
+_FLEETS = pytest.mark.parametrize(
+    "hardware", [ALIKE, UNLIKE, MIG, SHARES], ids=lambda one: one.name
+)
 
 
 @_FLEETS
