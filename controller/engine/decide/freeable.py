@@ -251,7 +251,7 @@ class Freeable:
             self._stuck = moment, {}
         budget = StepBudget(LEAST)
         try:
-            asked = self._places.request_of(leaver.pod, budget)
+            asked = self._places.request_of(leaver.pod, budget, elsewhere=True)
             if asked is None:
                 return 0
             key = asked.key, leaver.pod.needs
@@ -268,7 +268,7 @@ class Freeable:
 
     def _least(self, pod: Pod, budget: StepBudget) -> CardParts:
         """What a pod takes of cards at least, as far as that is known."""
-        asked = self._places.request_of(pod, budget)
+        asked = self._places.request_of(pod, budget, elsewhere=False)
         return NOTHING if asked is None else self._of_request(asked, budget)
 
     def _of_request(self, asked: PlacementRequest, budget: StepBudget) -> CardParts:

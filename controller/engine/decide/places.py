@@ -628,10 +628,13 @@ class PlaceFinder:
         request = self._request(claims)
         return request.least_devices if isinstance(request, PlacementRequest) else 0
 
-    def request_of(self, pod: Pod, budget: StepBudget) -> PlacementRequest | None:
+    def request_of(
+        self, pod: Pod, budget: StepBudget, *, elsewhere: bool
+    ) -> PlacementRequest | None:
         """What the claims ask for that a pod needs on each node and shares with no other.
 
-        Whether they have devices does not matter. None if it cannot be said, or is nothing.
+        Those that have devices do not ask, unless it gets a place `elsewhere`. None if it cannot be
+        said, or is nothing.
 
         Raises:
             OutOfStepsError: the budget does not suffice to check them.
@@ -640,7 +643,13 @@ class PlaceFinder:
         if pod.planned:  # some nodes may serve it without
             needed = pod.claims_where(self._state.occupancy.capacity.offered)
         known = self._state.occupancy.claims
-        own = tuple(known[key] for key in needed if key in known and not self._shared(key))
+        own = tuple(
+            known[key]
+            for key in needed
+            if key in known
+            and not self._shared(key)
+            and (elsewhere or self._state.occupancy.allocation(key) is None)
+        )
         found = self._requests.of(own, budget) if own else None
         return found if isinstance(found, PlacementRequest) else None
 

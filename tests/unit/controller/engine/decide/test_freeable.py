@@ -5,14 +5,27 @@ twice as many nodes. This buys the rows `"no", own queue` and `"no", one short` 
 docs/performance.md on other fleets, where each node was tried before.
 """
 
+from dataclasses import replace
+
 import pytest
 
+from carina_dra.resource import (
+    Allocation,
+    DeviceAllocation,
+    DeviceResult,
+    NodeSelector,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
 from controller.engine.decide.cycle import plan
 from controller.engine.model.plan import Action, Plan
 from controller.engine.model.queue import Queue
 from controller.engine.model.reason import NoVictims
-from tests.benchmarks.engine.hardware import ALIKE, MIG, SHARES, UNLIKE, Hardware, build
-from tests.benchmarks.engine.jobs import filling, queue, snapshot, waiting
+from controller.engine.model.snapshot import EngineSettings
+from tests.benchmarks.engine.hardware import ALIKE, MIG, REQUEST, SHARES, UNLIKE, Hardware, build
+from tests.benchmarks.engine.jobs import Job, filling, queue, snapshot, waiting
+from tests.benchmarks.fleet import DRIVER
+from tests.benchmarks.pool import node_name
 
 _GANG = 3
 _FEW, _MANY = 9, 18
@@ -52,6 +65,42 @@ def test_candidates_are_counted_on_nodes_that_are_not_tried() -> None:
     first, *_ = _no_victims(_refused(MIG, _FEW, [queue("ours", quota=None)]))
     assert first.action is Action.CONSOLIDATE
     assert first.tried == sum(1 for node in range(_FEW) for _ in MIG.full(node))
+
+
+def test_devices_that_a_claim_has_already_need_not_be_freed() -> None:
+    """Others have the last GPU of the node; one of them goes for the cpu that the pod needs."""
+    (job,) = waiting("holds", "ours", MIG.whole_node)
+    others = [
+        one
+        for one in filling(MIG, "ours", range(1))
+        if _devices(one.claims[0])[0].device.startswith("gpu-7-")
+    ]
+    (pod,), (asked,) = job.pods, job.claims
+    results = tuple(DeviceResult(REQUEST, DRIVER, node_name(0), f"gpu-{at}") for at in range(7))
+    allocation = Allocation(DeviceAllocation(results), node_selector=_selector(others[0]))
+    site = build(MIG, _FEW)
+    node, *_ = site.nodes
+    needs = replace(pod.needs, cpu=node.cpu - 1_000 * (len(others) - 1))
+    holding = replace(
+        job,
+        group=replace(job.group, priority=1),
+        pods=(replace(pod, needs=needs),),
+        claims=(replace(asked, status=ResourceClaimStatus(allocation)),),
+    )
+    scene = snapshot(site, [queue("ours", quota=None)], [*others, holding])
+    found = plan(replace(scene, settings=EngineSettings(actions=(Action.PREEMPT,))))
+    assert len(found.evictions) == 1
+
+
+def _devices(claim: ResourceClaim) -> tuple[DeviceResult, ...]:
+    assert claim.status.allocation is not None
+    return claim.status.allocation.devices.results
+
+
+def _selector(job: Job) -> NodeSelector | None:
+    (claim,) = job.claims
+    assert claim.status.allocation is not None
+    return claim.status.allocation.node_selector
 
 
 def _refused(hardware: Hardware, nodes: int, queues: list[Queue]) -> Plan:
