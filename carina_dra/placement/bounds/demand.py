@@ -33,8 +33,6 @@ from carina_dra.resource import All
 from carina_dra.work import Work
 
 _NO_AMOUNTS: Final[DeviceAmounts] = {}
-_ROUNDS: Final = 4
-"""How often the devices that constraints leave are passed on to the other constraints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +84,7 @@ class Demand:
             [self._available(alternative.source, states, errors) for alternative in request]
             for request in self.required.requests
         ]
-        if not (
-            self._may_be_enough(available)
-            and may_differ(self.required, available, offer, self.work)
-        ):
+        if not may_differ(self.required, available, offer, self.work):
             return Short(errors[0] if errors else "")
         packing = Packing(self._levels(available, states), states, self.work)
         first = self._first_matching(available, packing, offer)
@@ -175,13 +170,6 @@ class Demand:
                         return False
         return True
 
-    def _may_be_enough(self, available: Sequence[Sequence[int]]) -> bool:
-        """Whether each request has an alternative with enough devices, though not together."""
-        return all(
-            any(mask.bit_count() >= one.count for one, mask in zip(of, masks, strict=True))
-            for of, masks in zip(self.required.requests, available, strict=True)
-        )
-
     def _first_matching(
         self, available: list[list[int]], packing: Packing, offer: Offer
     ) -> list[int] | None:
@@ -194,16 +182,11 @@ class Demand:
             self.required.every, available, -1, packing, offer
         ):
             return None
-        for _ in range(_ROUNDS if self.required.matches else 0):
-            if first is None:
-                break
-            before = [list(masks) for masks in available]
-            for match in self.required.matches:
-                self._leave_matching(match, available, packing, offer)
-            first = self._first(available, packing)
-            if available == before:
-                break
-        return first
+        if not self.required.matches:
+            return first
+        for match in self.required.matches:
+            self._leave_matching(match, available, packing, offer)
+        return self._first(available, packing)
 
     def _count(
         self, alternative: WantedAlternative, available: int, states: Sequence[PoolState]
