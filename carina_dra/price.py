@@ -71,8 +71,6 @@ PACKING: Final = 150
 """Whether a number of devices fit together."""
 GROUP: Final = 100
 """The devices that draw from the same counters, of those whose fitting is looked at."""
-CONFLICT: Final = 50
-"""A device whose conflicts with others are looked at, or that is tried in or out of a set."""
 VALUE: Final = 20
 """A value of an attribute, or a device by it, that is compared."""
 

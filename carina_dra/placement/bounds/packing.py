@@ -5,14 +5,13 @@ counters that they draw from.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from carina_dra.allocator.usage import DeviceAmounts
 from carina_dra.placement.cluster.knapsack import PackedGroup, PoolKnapsacks
 from carina_dra.placement.cluster.offer import PoolState
-from carina_dra.price import GROUP, PACKING, VALUE
+from carina_dra.price import GROUP, PACKING
 from carina_dra.work import Work
 
 
@@ -25,8 +24,6 @@ class Want:
     count: int
     draws: bool = True
     """Whether nobody else can have them then; false for admin access."""
-    amounts: DeviceAmounts = field(default_factory=dict)
-    """What all of them together consume of capacities at least, in billionths."""
 
 
 class Packing:
@@ -71,27 +68,7 @@ class Packing:
             for want in wants:
                 either |= want.devices
         needed = sum(min(want.count for want in wants) for wants in drawing)
-        if not (self._serve(either, needed) and self._have_capacity(drawing, either)):
-            return False
-        alike = self._alike(drawing)
-        if len(alike) == 1:
-            return True
-        return all(
-            self._serve(wants[0].devices, wants[0].count) for wants in alike if len(wants) == 1
-        ) and self._suffice(alike, either)
-
-    @staticmethod
-    def _alike(requests: Sequence[Sequence[Want]]) -> list[Sequence[Want]]:
-        """The requests, but those that want the same devices as one: they want them together."""
-        counts: dict[int, int] = {}
-        different: list[Sequence[Want]] = []
-        for wants in requests:
-            if len(wants) == 1:
-                (want,) = wants
-                counts[want.devices] = counts.get(want.devices, 0) + want.count
-            else:
-                different.append(wants)
-        return [*different, *([Want(devices, count)] for devices, count in counts.items())]
+        return self._serve(either, needed) and self._suffice(drawing, either)
 
     def _serve(self, devices: int, count: int) -> bool:
         """Whether devices may serve a number of requests; a shareable one may serve several."""
@@ -116,47 +93,11 @@ class Packing:
         beside = sum(_beyond(levels, shift, packed, 1) for shift, _, packed in drawing)
         if beside <= spare:
             return True  # one of each group is enough
-        mosts = []
         for shift, state, packed in drawing:
             devices = either >> shift & packed.devices
             most = state.offered.knapsacks.most(devices, state.remainder(packed))
             spare -= _beyond(levels, shift, packed, most)
             if spare < 0:
-                return False
-            mosts.append(most)
-        for (shift, state, packed), most in zip(drawing, mosts, strict=True):
-            enough = min(most, count)
-            fewer = packed.most_in_pairs(
-                either >> shift & packed.devices, state.usage, enough, self._work
-            )
-            if fewer >= count:
-                return True  # of this group alone
-            if fewer < enough:
-                spare -= _beyond(levels, shift, packed, fewer)
-                spare += _beyond(levels, shift, packed, most)
-                if spare < 0:
-                    return False
-        return True
-
-    def _have_capacity(self, requests: Sequence[Sequence[Want]], either: int) -> bool:
-        """Whether these devices have left what the requests consume of capacities together.
-
-        Only shareable devices can have too little: each of the others has enough for its request.
-        """
-        if not any(either >> shift & state.offered.shareable for shift, state in self._pools):
-            return True
-        needed: dict[str, int] = {}
-        for wants in requests:
-            for name in wants[0].amounts:
-                least = min(want.amounts.get(name, 0) for want in wants)
-                needed[name] = needed.get(name, 0) + least
-        for name, amount in needed.items():
-            self._work.spend(VALUE * either.bit_count())
-            left = sum(
-                state.left(name, either >> shift & (1 << len(state.offered.devices)) - 1)
-                for shift, state in self._pools
-            )
-            if amount > left:
                 return False
         return True
 
@@ -164,12 +105,12 @@ class Packing:
         """Whether the counters suffice for what the requests draw at least, of these devices."""
         for shift, state, knapsacks in self._drawing:
             left: dict[int, int] = {}
-            self._work.spend(GROUP * len(requests) * len(knapsacks.sums))
+            self._work.spend(GROUP * len(requests) * len(knapsacks.knapsacks))
             for packed in knapsacks.groups:
                 if either >> shift & packed.devices:
                     for knapsack, amount in state.remainder(packed).left.items():
                         left[knapsack] = left.get(knapsack, 0) + amount
-            for knapsack in knapsacks.sums:
+            for knapsack in range(len(knapsacks.knapsacks)):
                 drawn = sum(
                     min(self._least(want, shift, state, knapsack) for want in wants)
                     for wants in requests
@@ -190,17 +131,12 @@ class Packing:
     @cached_property
     def _drawing(self) -> Sequence[tuple[int, PoolState, PoolKnapsacks]]:
         """The pools with groups of several devices, each with its first bit."""
+        sizes = (len(state.offered.devices) for state in self._states)
         return [
             (shift, state, state.offered.knapsacks)
-            for shift, state in self._pools
+            for shift, state in zip(accumulate(sizes, initial=0), self._states, strict=False)
             if state.offered.pool.counters and state.offered.knapsacks.groups
         ]
-
-    @cached_property
-    def _pools(self) -> Sequence[tuple[int, PoolState]]:
-        """The pools, each with its first bit."""
-        sizes = (len(state.offered.devices) for state in self._states)
-        return list(zip(accumulate(sizes, initial=0), self._states, strict=False))
 
 
 def _beyond(levels: Sequence[int], shift: int, packed: PackedGroup, most: int) -> int:

@@ -37,7 +37,7 @@ class WantedAlternative:
 
     def want(self, devices: int) -> Want:
         """That it wants its number of these devices."""
-        return Want(devices, self.count, not self.source.admin_access, self.together)
+        return Want(devices, self.count, not self.source.admin_access)
 
 
 @dataclass(frozen=True, slots=True)

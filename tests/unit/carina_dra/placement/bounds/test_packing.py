@@ -260,16 +260,6 @@ def _shares_of(*amounts: int) -> ResourceClaim:
     return claim_of(*of_amounts)
 
 
-@pytest.mark.parametrize("last", [50, 51])
-def test_shares_must_fit_on_all_devices_together(last: int) -> None:
-    """Each device has room for the two smallest shares, and so for two by number."""
-    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "80"}}}
-    node = cluster(a=[{"name": name, **shared} for name in ("one", "two")])
-    asked = _shares_of(30, 30, 50, last)
-    assert isinstance(_bound(node, asked), Bound if last == 50 else Short)
-    assert isinstance(_searched(node, asked), Allocated if last == 50 else Impossible)
-
-
 @pytest.mark.parametrize("small", [20, 21])
 def test_amounts_of_the_requests_say_how_many_shares_fit_on_a_device(small: int) -> None:
     """With 21, neither device has room for the small share beside a large one."""

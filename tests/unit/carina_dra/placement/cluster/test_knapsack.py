@@ -78,90 +78,9 @@ def test_counters_whose_names_differ_in_digits_are_summed() -> None:
     assert _fits(_SLOTS, low, _device("last", slot_2=1))
 
 
-def test_each_of_several_counters_is_a_condition_by_itself() -> None:
-    ports = {"port_0": 10, "port_1": 10}
-    assert not _fits(ports, _device("a", port_0=6), _device("b", port_0=6))
-    assert _fits(ports, _device("a", port_0=6), _device("b", port_1=6))
-
-
-_SCARCE = {"slot": 1, "port": 1, "lane": 1}
-
-
-def test_counters_of_unrelated_names_are_summed() -> None:
-    """Each counter alone leaves room for one device that draws from it, and one that does not."""
-    devices = [
-        _device("a", slot=1, port=1),
-        _device("b", port=1, lane=1),
-        _device("c", lane=1, slot=1),
-    ]
-    assert not _fits(_SCARCE, *devices, count=2)
-    assert _fits({**_SCARCE, "slot": 2}, *devices, count=2)
-    assert _fits(_SCARCE, *devices, _device("d", slot=1), count=2)
-
-
-@pytest.mark.parametrize("plenty", [100, 10**12])
-def test_counter_that_is_plentiful_does_not_make_up_for_scarce_ones(plenty: int) -> None:
-    devices = [
-        _device("a", slot=1, port=1, memory=1),
-        _device("b", port=1, lane=1, memory=1),
-        _device("c", lane=1, slot=1, memory=1),
-    ]
-    assert not _fits({**_SCARCE, "memory": plenty}, *devices, count=2)
-    assert _fits({**_SCARCE, "slot": 2, "memory": plenty}, *devices, count=2)
-
-
-def test_counter_that_no_device_draws_from_does_not_make_up_for_others() -> None:
-    devices = [
-        _device("a", slot=1, port=1),
-        _device("b", port=1, lane=1),
-        _device("c", lane=1, slot=1),
-    ]
-    assert not _fits({**_SCARCE, "memory": 9}, *devices, count=2)
-
-
 def test_what_is_left_of_one_counter_is_not_lent_to_another() -> None:
     assert _fits({"slot": 1, "port": 9}, _device("a", slot=1), _device("b", port=9))
     assert not _fits({"slot": 1, "port": 9}, _device("a", slot=1), _device("b", slot=1))
-
-
-_IN_TURN = (
-    _device("a", slot=2, port=2),
-    _device("b", port=2, lane=2),
-    _device("c", lane=2, slot=2),
-)
-_THREE = {"slot": 3, "port": 3, "lane": 3}
-"""Enough for two of the devices by each counter and in sum, but each two have one in common."""
-
-
-def test_devices_of_which_no_two_fit_are_refused() -> None:
-    assert not _fits(_THREE, *_IN_TURN, count=2)
-    assert _fits({**_THREE, "slot": 4}, *_IN_TURN, count=2)
-    assert _fits(_THREE, *_IN_TURN, _device("d", lane=1), count=2)
-
-
-def test_device_that_draws_a_negative_amount_makes_two_others_fit() -> None:
-    gives = _device("gives", slot=-1)
-    assert _fits(_THREE, *_IN_TURN, gives, count=3)
-
-
-@given(
-    st.lists(
-        st.sets(st.sampled_from(("slot", "port", "lane", "link", "cell")), min_size=1),
-        min_size=2,
-        max_size=6,
-    ),
-    st.integers(2, 6),
-)
-def test_counters_for_one_device_each_tell_exactly_how_many_fit(
-    drawn: list[set[str]], count: int
-) -> None:
-    is_possible = any(
-        sum(map(len, chosen)) == len(set().union(*chosen)) for chosen in combinations(drawn, count)
-    )
-    totals = dict.fromkeys(("slot", "port", "lane", "link", "cell"), 1)
-    devices = [_device(f"d{index}", **dict.fromkeys(of, 1)) for index, of in enumerate(drawn)]
-    of_one_group = _device("every", **totals)
-    assert _fits(totals, *devices, of_one_group, count=count) == is_possible
 
 
 _COUNTERS = ("slot_0", "slot_1", "port", "lane", "memory")
