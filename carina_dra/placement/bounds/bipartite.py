@@ -1,4 +1,8 @@
-"""The maximum matching of a bipartite graph: how many of its edges have no vertex in common."""
+"""The maximum matching of a bipartite graph: how many of its edges have no vertex in common.
+
+`crossing`, 6 devices on 6 switches and rails, takes 28 times as long if values are only counted:
+more than half of the nodes are searched.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar

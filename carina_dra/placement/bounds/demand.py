@@ -1,7 +1,8 @@
 """Whether a node can have what claims require: conditions that are cheap to check.
 
 A node that meets the conditions may still not have the devices. A node that does not meet them has
-not, so the search need not look at it.
+not, so the search need not look at it. Without them, `crossing`, 6 devices on 6 switches and rails,
+takes 40 times as long, and `mig`, 3 partitions of a GPU, 8 times.
 """
 
 from bisect import bisect_right
@@ -43,7 +44,10 @@ class Bound:
     """The sum of the indices of the alternatives."""
     distance: int
     among: int | None = field(default=None, compare=False)
-    """The devices of the node, one a bit, of which it has some; None if they are not known."""
+    """The devices of the node, one a bit, of which it has some; None if they are not known.
+
+    If the search has all devices to choose from, `dense`, 1 device, takes 3 times as long.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,8 @@ class Demand:
         """No devices for the claims are closer than this, whichever devices they select.
 
         `states` are those of the offered pools. Counts the free devices, in a fraction of the time
-        of `bound`.
+        of `bound`: without it, `crossing`, 4 claims of 2 devices of a PCIe root, takes 4 times as
+        long.
         """
         required = self.required
         if not (required.compiles and required.several and required.matches):
@@ -173,9 +178,10 @@ class Demand:
     def _first_matching(
         self, available: list[list[int]], packing: Packing, offer: Offer
     ) -> list[int] | None:
-        """The first alternatives, after each constraint has left the devices that others leave.
+        """The first alternatives, after each constraint has left its devices to the next one.
 
-        None if the devices are not enough.
+        None if the devices are not enough. Without it, `crossing`, 2 devices of a PCIe root and a
+        NUMA node, takes 5 times as long, and `worst`, 4 devices of a broken rectangle, 4 times.
         """
         first = self._first(available, packing)
         if first is None or not self._is_enough_within(
@@ -255,7 +261,12 @@ class Demand:
         return levels
 
     def _shares(self, candidate: Candidate, state: PoolState) -> int:
-        """How many of the requests can have a share of a device at most."""
+        """How many of the requests can have a share of a device at most.
+
+        Without it, nodes are searched for shares that do not fit when they are rounded up
+        (tests/unit/carina_dra/placement/test_work.py). Where the amounts are not compared before,
+        as on nodes of several pools, `shares`, 2 shares of a GPU, takes twice as long.
+        """
         least = [
             least
             for request in self.required.sharing
@@ -327,7 +338,11 @@ class Demand:
         packing: Packing,
         offer: Offer,
     ) -> bool:
-        """Whether devices of a place may have the values in common that a constraint requires."""
+        """Whether devices of a place may have the values in common that a constraint requires.
+
+        Without it, `crossing`, 2 devices of a PCIe root and 1 of the NUMA node of the second, takes
+        1.7 times as long.
+        """
         return all(
             any(
                 self._is_enough_within(match, available, within & devices, packing, offer)

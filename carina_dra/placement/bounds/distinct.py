@@ -1,4 +1,8 @@
-"""Whether devices that must differ may have as many values."""
+"""Whether devices that must differ may have as many values.
+
+Without it, `crossing`, 6 devices on 6 switches and rails, takes 37 times as long: each node is
+searched. It takes 24 times as long without the pairs of values of two attributes.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain, combinations

@@ -1,6 +1,9 @@
 """Which devices could serve a request: what its expressions and amounts say of each device.
 
 Everything is evaluated once, when it is first needed, and charged to the work that needs it.
+
+Without it, `mig`, 3 partitions of a GPU and 4 of a NUMA node, and `worst`, the last of 8
+alternatives, take 3 to 6 times as long: each node that has enough free devices is searched.
 """
 
 from collections.abc import Mapping
@@ -93,7 +96,11 @@ class EligibleDevices:
         return amounts is not None and fits(amounts, candidate.device.capacity, used)
 
     def needed(self, wanted: Alternative, state: PoolState) -> int:
-        """The devices of a pool without which an alternative cannot have all."""
+        """The devices of a pool without which an alternative cannot have all.
+
+        No fleet asks for all devices. Without it, each node with a device in use is searched
+        (tests/unit/carina_dra/placement/test_work.py).
+        """
         offered = state.offered
         mask, errors = self._selected(wanted, offered, offered.here)
         if errors:
@@ -111,6 +118,9 @@ class EligibleDevices:
 
     def selects_nothing(self, wanted: Alternative, state: PoolState) -> bool:
         """Whether no device of a pool is selected, or fails, as is known without evaluation.
+
+        Without it, `unlike`, 2 GPUs with more memory than any has, takes 2.6 times as long, and 1
+        GPU by its UUID 2 times.
 
         What has been evaluated before does not matter: the answer is the same in each process.
         """

@@ -3,7 +3,8 @@
 Devices that draw from the same counters exclude each other: a GPU, its shares and its partitions.
 The devices are taken one after another as long as the counters suffice. The result is a lower bound
 of what is possible. It is exact if the devices of a counter set draw alike, or if the first one
-leaves nothing to others, as a whole GPU does.
+leaves nothing to others, as a whole GPU does. It says what quotas and fair shares divide; no node
+is left out for it.
 """
 
 from collections.abc import Callable, Iterable

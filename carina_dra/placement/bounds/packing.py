@@ -2,6 +2,9 @@
 
 Each of the devices can be had alone. Together they must be enough, and so must what is left of the
 counters that they draw from.
+
+Without it, `worst`, 4 devices of a broken rectangle, takes 6 times as long, and `mig`, 3 partitions
+of a GPU, and `constrained`, 2 claims of 2 GPUs, 2 to 3 times.
 """
 
 from collections.abc import Sequence
@@ -102,7 +105,11 @@ class Packing:
         return True
 
     def _suffice(self, requests: Sequence[Sequence[Want]], either: int) -> bool:
-        """Whether the counters suffice for what the requests draw at least, of these devices."""
+        """Whether the counters suffice for what the requests draw at least, of these devices.
+
+        Without it, `mig`, 3 partitions of a GPU of which any two fit, takes twice as long, and 20
+        times if all GPUs are free.
+        """
         for shift, state, knapsacks in self._drawing:
             left: dict[int, int] = {}
             self._work.spend(GROUP * len(requests) * len(knapsacks.knapsacks))

