@@ -16,6 +16,7 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.request import Claim, check
 from carina_dra.placement.bounds.demand import Demand
+from carina_dra.placement.choice.distances import NodeDistances
 from carina_dra.placement.choice.findings import ExpiredError, Failed, Findings, NodeUndecided
 from carina_dra.placement.choice.order import NodeLoss, NodeOrder
 from carina_dra.placement.choice.ranking import Ranking
@@ -134,6 +135,7 @@ class Placer:
         self._policy = policy
         self._new_share_id = new_share_id
         self._max_steps = max_steps
+        self._distances: dict[_OrderKey, NodeDistances] = {}
         self._orders: dict[_OrderKey, NodeOrder] = {}
         self._loss_orders = WeakValueDictionary[tuple[_OrderKey, NodeLoss], NodeOrder]()
         """Each is kept by the rankings that use it: tenants choose how many losses there are."""
@@ -256,6 +258,7 @@ class Placer:
         budget.spend(QUESTION)
         if self._wide_moment != self._cluster.wide_moment:
             self._wide_moment = self._cluster.wide_moment
+            self._distances.clear()
             self._orders.clear()
             self._loss_orders.clear()
             self._rankings.clear()
@@ -302,21 +305,24 @@ class Placer:
         )
         order = self._orders.get(key) if loss is None else self._loss_orders.get((key, loss))
         if order is None:
-            devices, wide = key
-            order = NodeOrder(
-                self._cluster,
-                self._policy.nodes,
-                devices,
-                close=ordered,
-                wide=wide,
-                loss=loss,
-            )
+            order = NodeOrder(self._cluster, self._distances_of(key), self._policy.nodes, loss)
             if loss is None:
                 self._orders[key] = order
             else:
                 self._loss_orders[key, loss] = order
         findings = Findings(claims, demand, self._cluster, self._policy, self._max_steps, loss)
         return Ranking(findings, self._cluster, order, work.steps)
+
+    def _distances_of(self, key: _OrderKey) -> NodeDistances:
+        """Those that all orders with this key use."""
+        known = self._distances.get(key)
+        if known is None:
+            devices, wide = key
+            close = self._policy.devices is not None
+            known = self._distances[key] = NodeDistances(
+                self._cluster, devices, close=close, wide=wide
+            )
+        return known
 
     def _make_room(self) -> None:
         weight = sum(self._weight(key, one) for key, one in self._rankings.items())
