@@ -1,7 +1,7 @@
 """The nodes of a cluster by the best score that they could have, kept while the cluster changes."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -87,7 +87,7 @@ class NodeOrder:
         if self._moment == changes.now:
             return
         if changes.is_known_since(self._moment):
-            changed = changes.since(self._moment)
+            changed: Iterable[str] = changes.since(self._moment)
         else:
             changed = self._distances.nodes() | self._by_name.keys()
         self._moment = changes.now

@@ -22,7 +22,15 @@ from carina_dra.placement.choice.order import NodeLoss, NodeOrder
 from carina_dra.placement.choice.ranking import Ranking
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.price import KIND_PER_NODE, LOSSES, QUESTION
-from carina_dra.resource import All, DeviceClass, ExactCount, ResourceClaim, encode
+from carina_dra.resource import (
+    All,
+    DeviceClass,
+    DeviceClassSpec,
+    ExactCount,
+    ResourceClaim,
+    ResourceClaimSpec,
+    encode,
+)
 from carina_dra.step_budget import StepBudget
 from carina_dra.work import Work
 
@@ -65,6 +73,19 @@ _Kind: TypeAlias = tuple[str, Hashable]
 _OrderKey: TypeAlias = tuple[int, bool]
 
 
+TextOf: TypeAlias = Callable[[ResourceClaimSpec | DeviceClassSpec], str]
+
+
+def text_of(spec: ResourceClaimSpec | DeviceClassSpec) -> str:
+    """What a claim or class asks for, however it is configured; equal for equal specs."""
+    match spec:
+        case ResourceClaimSpec(devices=devices):
+            return json.dumps(encode(replace(devices, config=())), sort_keys=True)
+        case DeviceClassSpec():
+            return json.dumps(encode(spec), sort_keys=True)
+    assert_never(spec)
+
+
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
     """Claims that must be allocated on one node together."""
@@ -88,8 +109,11 @@ class PlacementRequest:
         claims: Iterable[ResourceClaim],
         classes: Mapping[str, DeviceClass],
         features: Features,
+        text_of: TextOf = text_of,
     ) -> "PlacementRequest":
         """Checks the claims; `classes` has the device classes by name.
+
+        `text_of` may remember the texts of specs, which claims of one template share.
 
         Raises:
             AllocationError: no node can satisfy a claim, whatever its devices.
@@ -103,11 +127,9 @@ class PlacementRequest:
         ]
         classes_used = [alternative.device_class for alternative in alternatives]
         used = {device_class.metadata.name: device_class for device_class in classes_used}
-        asked = [
-            [encode(replace(claim.source.spec.devices, config=())) for claim in checked],
-            [encode(used[name].spec) for name in sorted(used)],
-        ]
-        return cls(checked, json.dumps(asked, sort_keys=True))
+        of_claims = ",".join(text_of(claim.source.spec) for claim in checked)
+        of_classes = ",".join(text_of(used[name].spec) for name in sorted(used))
+        return cls(checked, f"[{of_claims}] [{of_classes}]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ class NodeLosses:
         self._beside: dict[str, tuple[int, int, int]] = {}
         """Of nodes with GPUs: cpu, memory and the number of GPUs."""
         self._totals = (0, 0, 0)
+        self._beside_each = Beside.of(*self._totals)
         self._of_model = Counter[str]()
         """How many GPUs there are of each model."""
         self._of_ways = Counter[int]()
@@ -262,6 +263,7 @@ class NodeLosses:
             totals = zip(self._totals, before, present, strict=True)
             cpu, memory, number = (total - old + new for total, old, new in totals)
             self._totals = cpu, memory, number
+            self._beside_each = Beside.of(*self._totals)
 
     def _learn(self) -> None:
         """Takes the typical wishes that this cluster can meet."""
