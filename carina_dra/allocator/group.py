@@ -152,6 +152,8 @@ class DeviceGroup:
 
         It is a share of the member, or another member.
         """
+        if not self.totals:
+            return self.mask if self.members[0].device.allow_multiple_allocations else 0
         free, partial = self._fitting(self._total), 0
         for member, bit in zip(self.members, self.bits, strict=True):
             beside = free & ~bit

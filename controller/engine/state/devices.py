@@ -171,7 +171,8 @@ class Devices:
                     used += [use for group, use in uses if group.is_own]
                 else:
                     used += [0 for group in offered.groups if group.is_own]
-        return tuple(sorted((_CARD - use for use in used), reverse=True))
+        used.sort()
+        return tuple([_CARD - use for use in used])
 
     def model(self, node: str) -> NodeGpus:
         """What the GPUs of a node are, by the first of them."""

@@ -1,11 +1,13 @@
 """What claims ask for is found out once for each template, and differs if what is asked differs."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from carina_dra.placement.choice import placer
-from carina_dra.resource import ObjectMeta, ResourceClaim
+from carina_dra.resource import ObjectMeta, ResourceClaim, encode
+from carina_dra.resource.schema import Struct
 from carina_dra.step_budget import StepBudget
 from controller.engine.decide.claim_requests import ClaimRequests
 from controller.engine.state.state import State
@@ -25,8 +27,12 @@ def _key(requests: ClaimRequests, asked: ResourceClaim) -> str:
 
 def test_claims_of_one_template_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[object] = []
-    encode = placer.encode
-    monkeypatch.setattr(placer, "encode", lambda value: encoded.append(value) or encode(value))
+
+    def noted(spec: Struct) -> dict[str, Any]:
+        encoded.append(spec)
+        return encode(spec)
+
+    monkeypatch.setattr(placer, "encode", noted)
     requests, template = ClaimRequests(State(Scene().snapshot()).occupancy), claim()
     keys = {_key(requests, _of_template(template, f"c{number}")) for number in range(5)}
     assert len(keys) == 1
