@@ -11,6 +11,7 @@ from controller.engine.decide.capacity import balance, excess
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.gang import Taken, wait_together
 from controller.engine.decide.givers import givers
+from controller.engine.decide.groups_on_nodes import GroupsOnNodes
 from controller.engine.decide.guarded import Guarded
 from controller.engine.decide.order import asked_by
 from controller.engine.decide.overrun import is_due
@@ -49,7 +50,7 @@ class MakingRoom:
         self._shares = shares
         self._action = action
         self._limit = limit
-        self._ranks = givers(trial.state.occupancy, shares)
+        self._groups = GroupsOnNodes(trial, givers(trial.state.occupancy, shares))
         self._victims: dict[Hashable, Victims] = {}
         self._refused: dict[Hashable, Reason] = {}
         """By what is asked for, and by which kind of group: evictions do not make room."""
@@ -155,7 +156,7 @@ class MakingRoom:
             circle = group.queue, by_priority, eligibility.is_due
         victims = self._victims.get(circle)
         if victims is None:
-            victims = self._victims[circle] = Victims(self._trial, self._ranks)
+            victims = self._victims[circle] = Victims(self._trial, self._groups)
         return VictimSearch(
             self._trial,
             eligibility,
