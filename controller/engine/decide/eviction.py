@@ -116,9 +116,8 @@ class MakingRoom:
         hunt = self._hunt(eligibility, policy, cursor)
         taken = self._run(hunt, chunk, asked)
         self._refused_for_a_time = frozenset(hunt.evictor.refused_for_a_time)
-        for stage in self._later_stages(group, cursor):
-            if isinstance(taken, Sequence | SearchCut):
-                break
+        stages = self._later_stages(group, cursor)
+        while not isinstance(taken, Sequence | SearchCut) and (stage := next(stages, None)):
             hunt = self._hunt(eligibility, policy, stage)
             again = self._run(hunt, chunk, asked)
             taken = again if isinstance(again, Sequence | SearchCut) else taken
