@@ -50,7 +50,8 @@ class MakingRoom:
         self._shares = shares
         self._action = action
         self._limit = limit
-        self._groups = GroupsOnNodes(trial, givers(trial.state.occupancy, shares))
+        self._ranks = givers(trial.state.occupancy, shares)
+        self._groups = GroupsOnNodes(trial, self._ranks)
         self._victims: dict[Hashable, Victims] = {}
         self._refused: dict[Hashable, Reason] = {}
         """By what is asked for, and by which kind of group: evictions do not make room."""
@@ -155,7 +156,10 @@ class MakingRoom:
             circle = group.queue, by_priority, eligibility.is_due
         victims = self._victims.get(circle)
         if victims is None:
-            victims = self._victims[circle] = Victims(self._trial, self._groups)
+            groups = self._groups
+            if self._action is Action.PREEMPT:
+                groups = GroupsOnNodes(self._trial, self._ranks, for_all=False)
+            victims = self._victims[circle] = Victims(self._trial, groups)
         return VictimSearch(
             self._trial,
             eligibility,

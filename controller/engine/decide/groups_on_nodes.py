@@ -50,8 +50,15 @@ class _OnNode:
 class GroupsOnNodes:
     """The groups on nodes, remembered while the nodes do not change; for one action."""
 
-    def __init__(self, trial: Trial, queue_ranks: Mapping[str, int]) -> None:
-        """`queue_ranks` says whose turn it is to give, 0 first."""
+    def __init__(
+        self, trial: Trial, queue_ranks: Mapping[str, int], *, for_all: bool = True
+    ) -> None:
+        """`queue_ranks` says whose turn it is to give, 0 first.
+
+        If they are not `for_all` who ask by the action, groups are left out that may not be evicted
+        for those who ask: few of all may be, where priorities or queues decide.
+        """
+        self._for_all = for_all
         self._trial = trial
         self._state = trial.state
         self._queue_ranks = queue_ranks
@@ -100,6 +107,8 @@ class GroupsOnNodes:
         freed: dict[str, int] = {}
         for pod, key in known.group_of.items():
             if key is None or key not in concerned or key not in state.occupancy.groups:
+                continue
+            if not (self._for_all or eligibility.may_lose(state.occupancy.groups[key])):
                 continue
             if eligibility.may_go(state.occupancy.pods[pod]) or pod in self._trial.placed:
                 freed[key] = freed.get(key, 0) + state.occupancy.device_count(
