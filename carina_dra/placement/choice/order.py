@@ -125,6 +125,8 @@ class NodeOrder:
         except AllocationError:
             return 0  # the node's allocations fail with this error
         if is_in_use:
-            return least_use([self._cluster.pool_state(one).uses for one in own], self._order)
+            return least_use(
+                [self._cluster.pool_state(offered).uses for offered in own], self._order
+            )
         # Of a node of which nothing is in use, the states of its pools are not needed.
-        return least_use([[(group, 0) for group in one.groups] for one in own], self._order)
+        return least_use([[(group, 0) for group in offered.groups] for offered in own], self._order)

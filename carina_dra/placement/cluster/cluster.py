@@ -354,8 +354,8 @@ class Cluster:
                 self._by_name.clear()
             known = self._by_name[pool] = {}
             for published in self.slices_of(pool):
-                for one in published.spec.devices:
-                    known.setdefault(one.name, one)
+                for candidate in published.spec.devices:
+                    known.setdefault(candidate.name, candidate)
         return known.get(device.device)
 
     def slices_of(self, pool: PoolId) -> tuple[ResourceSlice, ...]:

@@ -1,4 +1,4 @@
-"""The groups on each node in the order in which they go, whoever asks for room there.
+"""The groups on each node in the order in which they go, for all who ask for room there.
 
 First go pods that their group can spare, then groups fall as a whole: those of the queue that has
 most beyond its share, then of the lowest priority, then the youngest.
