@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.usage import DeviceAmounts, DeviceId, Usage
-from carina_dra.resource import Device, DeviceAttribute, OnNode, StringAttribute, lookup
+from carina_dra.resource import Device, OnNode, StringAttribute, lookup
 
 WHOLE: Final = 1_000_000
 """All of a device. Usage is in millionths: integers compare equal where fractions would not."""
@@ -27,8 +27,8 @@ _DIGITS: Final = re.compile("[0-9]+")
 _MONITOR: Final = StringAttribute("monitor")
 """The `type` of a device that gives no part of a GPU."""
 
-Location: TypeAlias = tuple[tuple[str, DeviceAttribute | None], ...]
-"""Where a device is, by attribute."""
+Location: TypeAlias = tuple[str, ...]
+"""Where a device is: for each attribute a text, equal for equal values."""
 
 
 CounterKey: TypeAlias = tuple[str, str]
@@ -152,6 +152,8 @@ class DeviceGroup:
 
         It is a share of the member, or another member.
         """
+        if not self.totals:
+            return self.mask if self.members[0].device.allow_multiple_allocations else 0
         free, partial = self._fitting(self._total), 0
         for member, bit in zip(self.members, self.bits, strict=True):
             beside = free & ~bit
@@ -166,7 +168,7 @@ class DeviceGroup:
         """The NVLink domain, PCIe root and NUMA node of each member, by its bit."""
         return {
             bit: tuple(
-                (name, lookup(member.device.attributes, name, member.id.driver))
+                f"{name}={lookup(member.device.attributes, name, member.id.driver)!r}"
                 for name in (NVLINK_DOMAIN, PCIE_ROOT, NUMA_NODE)
             )
             for member, bit in zip(self.members, self.bits, strict=True)

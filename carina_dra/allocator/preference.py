@@ -131,7 +131,9 @@ def rank_devices(
             wanted &= among >> shift
         for group, in_use in of_pool if wanted else ():
             here = group.mask & wanted
-            blocked = group.blocked(state.usage, here) if here and group.totals else _NONE
+            if not here:
+                continue
+            blocked = group.blocked(state.usage, here) if group.totals else _NONE
             for bit in bits_of(here):
                 neighbours = [-sign * free_groups[place] for place in group.places[bit]]
                 first = [sign * in_use, blocked.get(bit, 0).bit_count()]

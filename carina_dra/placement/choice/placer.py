@@ -16,12 +16,21 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.request import Claim, check
 from carina_dra.placement.bounds.demand import Demand
+from carina_dra.placement.choice.distances import NodeDistances
 from carina_dra.placement.choice.findings import ExpiredError, Failed, Findings, NodeUndecided
 from carina_dra.placement.choice.order import NodeLoss, NodeOrder
 from carina_dra.placement.choice.ranking import Ranking
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.price import KIND_PER_NODE, LOSSES, QUESTION
-from carina_dra.resource import All, DeviceClass, ExactCount, ResourceClaim, encode
+from carina_dra.resource import (
+    All,
+    DeviceClass,
+    DeviceClassSpec,
+    ExactCount,
+    ResourceClaim,
+    ResourceClaimSpec,
+    encode,
+)
 from carina_dra.step_budget import StepBudget
 from carina_dra.work import Work
 
@@ -64,6 +73,19 @@ _Kind: TypeAlias = tuple[str, Hashable]
 _OrderKey: TypeAlias = tuple[int, bool]
 
 
+TextOf: TypeAlias = Callable[[ResourceClaimSpec | DeviceClassSpec], str]
+
+
+def text_of(spec: ResourceClaimSpec | DeviceClassSpec) -> str:
+    """What a claim or class asks for, however it is configured; equal for equal specs."""
+    match spec:
+        case ResourceClaimSpec(devices=devices):
+            return json.dumps(encode(replace(devices, config=())), sort_keys=True)
+        case DeviceClassSpec():
+            return json.dumps(encode(spec), sort_keys=True)
+    assert_never(spec)
+
+
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
     """Claims that must be allocated on one node together."""
@@ -87,8 +109,11 @@ class PlacementRequest:
         claims: Iterable[ResourceClaim],
         classes: Mapping[str, DeviceClass],
         features: Features,
+        text_of: TextOf = text_of,
     ) -> "PlacementRequest":
         """Checks the claims; `classes` has the device classes by name.
+
+        `text_of` may remember the texts of specs, which claims of one template share.
 
         Raises:
             AllocationError: no node can satisfy a claim, whatever its devices.
@@ -102,11 +127,9 @@ class PlacementRequest:
         ]
         classes_used = [alternative.device_class for alternative in alternatives]
         used = {device_class.metadata.name: device_class for device_class in classes_used}
-        asked = [
-            [encode(replace(claim.source.spec.devices, config=())) for claim in checked],
-            [encode(used[name].spec) for name in sorted(used)],
-        ]
-        return cls(checked, json.dumps(asked, sort_keys=True))
+        of_claims = ",".join(text_of(claim.source.spec) for claim in checked)
+        of_classes = ",".join(text_of(used[name].spec) for name in sorted(used))
+        return cls(checked, f"[{of_claims}] [{of_classes}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +157,7 @@ class Placer:
         self._policy = policy
         self._new_share_id = new_share_id
         self._max_steps = max_steps
+        self._distances: dict[_OrderKey, NodeDistances] = {}
         self._orders: dict[_OrderKey, NodeOrder] = {}
         self._loss_orders = WeakValueDictionary[tuple[_OrderKey, NodeLoss], NodeOrder]()
         """Each is kept by the rankings that use it: tenants choose how many losses there are."""
@@ -256,6 +280,7 @@ class Placer:
         budget.spend(QUESTION)
         if self._wide_moment != self._cluster.wide_moment:
             self._wide_moment = self._cluster.wide_moment
+            self._distances.clear()
             self._orders.clear()
             self._loss_orders.clear()
             self._rankings.clear()
@@ -302,21 +327,24 @@ class Placer:
         )
         order = self._orders.get(key) if loss is None else self._loss_orders.get((key, loss))
         if order is None:
-            devices, wide = key
-            order = NodeOrder(
-                self._cluster,
-                self._policy.nodes,
-                devices,
-                close=ordered,
-                wide=wide,
-                loss=loss,
-            )
+            order = NodeOrder(self._cluster, self._distances_of(key), self._policy.nodes, loss)
             if loss is None:
                 self._orders[key] = order
             else:
                 self._loss_orders[key, loss] = order
         findings = Findings(claims, demand, self._cluster, self._policy, self._max_steps, loss)
         return Ranking(findings, self._cluster, order, work.steps)
+
+    def _distances_of(self, key: _OrderKey) -> NodeDistances:
+        """Those that all orders with this key use."""
+        known = self._distances.get(key)
+        if known is None:
+            devices, wide = key
+            close = self._policy.devices is not None
+            known = self._distances[key] = NodeDistances(
+                self._cluster, devices, close=close, wide=wide
+            )
+        return known
 
     def _make_room(self) -> None:
         weight = sum(self._weight(key, one) for key, one in self._rankings.items())

@@ -43,6 +43,8 @@ _MANY: Final = 256
 
 _GONE: Final = 1_024
 """About how many nodes that are gone are remembered as changed."""
+_NAMED: Final = 256
+"""So many pools are remembered with their devices by name."""
 _FEW: Final = 8
 """Pools are few if there is at most one for this many nodes."""
 
@@ -71,6 +73,8 @@ class Cluster:
         self._wide: set[PoolId] = set()
         self._index = AttributeIndex(self._slices)
         self._holdings = Holdings(self._mark_use)
+        self._by_name: dict[PoolId, dict[str, Device]] = {}
+        """The devices of the pools that were asked for last, by their names."""
         self._resolution = Resolution(self._slices, self._pools, self._reach, features)
         self._nodes_of: dict[PoolId, Mapping[str, Collection[str | None]]] = {}
         """Of pools with many slices: the nodes whose slices have each device."""
@@ -130,6 +134,7 @@ class Cluster:
         self._index.put(published.spec)
         self._common[pool] = self._common.get(pool, 0) + _is_common(published.spec)
         self._slices[name] = published
+        self._by_name.pop(pool, None)
         self._resolution.forget_slice(name)
         node = None if before is None else _only_node(before.spec, published.spec)
         if node is None or pool in self._wide:
@@ -144,6 +149,7 @@ class Cluster:
             self._index.remove(published.spec)
             self._resolution.forget_slice(name)
             pool = _pool_of(published)
+            self._by_name.pop(pool, None)
             self._common[pool] -= _is_common(published.spec)
             self._set_pool(pool, self._pools[pool] - {name})
 
@@ -341,11 +347,16 @@ class Cluster:
 
     def published(self, device: DeviceId) -> Device | None:
         """A device as it is published, if it is."""
-        for slice_name in sorted(self._pools.get(PoolId(device.driver, device.pool), ())):
-            for published in self._slices[slice_name].spec.devices:
-                if published.name == device.device:
-                    return published
-        return None
+        pool = PoolId(device.driver, device.pool)
+        known = self._by_name.get(pool)
+        if known is None:
+            if len(self._by_name) >= _NAMED:
+                self._by_name.clear()
+            known = self._by_name[pool] = {}
+            for published in self.slices_of(pool):
+                for candidate in published.spec.devices:
+                    known.setdefault(candidate.name, candidate)
+        return known.get(device.device)
 
     def slices_of(self, pool: PoolId) -> tuple[ResourceSlice, ...]:
         """The published slices of a pool."""

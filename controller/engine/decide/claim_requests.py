@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.placement.choice.placer import PlacementRequest
+from carina_dra.placement.choice.placer import PlacementRequest, text_of
 from carina_dra.price import CLAIM, EXPRESSION_CHARACTERS
-from carina_dra.resource import ResourceClaim
+from carina_dra.resource import DeviceClassSpec, ResourceClaim, ResourceClaimSpec
 from carina_dra.step_budget import StepBudget
 from controller.engine.model.reason import BadClaim
 from controller.engine.state.asking import expressions_of
@@ -35,6 +35,8 @@ class ClaimRequests:
         """The UIDs of claims, and the expressions, that the last budget has paid for."""
         self._prices: Remembered[str, _Price] = Remembered(lambda: len(occupancy.claims))
         """By the UID of a claim: what it costs to check it."""
+        self._texts: Remembered[int, tuple[object, str]] = Remembered(lambda: len(occupancy.claims))
+        """By the identity of a spec, which claims of one template share."""
 
     def forget(self) -> None:
         """Forgets what has been checked."""
@@ -60,11 +62,18 @@ class ClaimRequests:
                     claims,
                     self._occupancy.devices.classes,
                     self._occupancy.cluster.features,
+                    self._text_of,
                 )
             except AllocationError as error:
                 known = BadClaim("", str(error))
             self._known[key] = known
         return known
+
+    def _text_of(self, spec: ResourceClaimSpec | DeviceClassSpec) -> str:
+        known = self._texts.get(id(spec))
+        if known is None:
+            known = self._texts[id(spec)] = spec, text_of(spec)
+        return known[1]
 
     def _pay(self, claims: tuple[ResourceClaim, ...], budget: StepBudget) -> None:
         """Charges each claim and each expression once, whether it has been checked before or not.

@@ -315,15 +315,16 @@ class _Cycle:
 
         It returns those for which others may be evicted.
         """
+        groups = list(groups)
         left: list[Group] = []
         late: list[Group] = []
-        last: list[Group] = []
         time = self._isolation.time
-        self._take_turns(groups, attempt, left, (time.has_spent, late))
-        if late:
-            self._take_turns(late, attempt, left, (time.has_spent_most, last))
-        if last:
-            self._take_turns(last, attempt, left, None)
+        for has_had_its_part in time.parts(groups):
+            self._take_turns(groups, attempt, left, (has_had_its_part, late))
+            if not late:
+                return left
+            groups, late = late, []
+        self._take_turns(groups, attempt, left, None)
         return left
 
     def _take_turns(

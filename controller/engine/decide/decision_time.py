@@ -8,7 +8,7 @@ An attempt that is undecided ends a cycle, for whose end all others wait. Who ha
 asked after all others for a while: however many of them there are, nobody waits for another one.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -51,6 +51,15 @@ class DecisionTime:
         """Charges what an attempt for a group has cost, whatever came of it."""
         for account in (_queue(group), _namespace(group)):
             self._spent[account] = self._spent.get(account, 0) + steps
+
+    def parts(self, groups: Sequence[Group]) -> Sequence[Callable[[Group], bool]]:
+        """What delays these groups, the one that delays most first; nobody waits for himself."""
+        queues = {group.queue for group in groups}
+        if len(queues) > 1:
+            return self.has_spent, self.has_spent_most
+        first = next(map(_namespace, groups), None)
+        is_alone = all(_namespace(group) == first for group in groups)
+        return () if is_alone else (self.has_spent_most,)
 
     def has_spent(self, group: Group) -> bool:
         """Whether a group has had its part of this cycle, so that others come first."""

@@ -11,6 +11,7 @@ from controller.engine.decide.capacity import balance, excess
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.gang import Taken, wait_together
 from controller.engine.decide.givers import givers
+from controller.engine.decide.groups_on_nodes import GroupsOnNodes
 from controller.engine.decide.guarded import Guarded
 from controller.engine.decide.order import asked_by
 from controller.engine.decide.overrun import is_due
@@ -50,6 +51,7 @@ class MakingRoom:
         self._action = action
         self._limit = limit
         self._ranks = givers(trial.state.occupancy, shares)
+        self._groups = GroupsOnNodes(trial, self._ranks)
         self._victims: dict[Hashable, Victims] = {}
         self._refused: dict[Hashable, Reason] = {}
         """By what is asked for, and by which kind of group: evictions do not make room."""
@@ -115,9 +117,8 @@ class MakingRoom:
         hunt = self._hunt(eligibility, policy, cursor)
         taken = self._run(hunt, chunk, asked)
         self._refused_for_a_time = frozenset(hunt.evictor.refused_for_a_time)
-        for stage in self._later_stages(group, cursor):
-            if isinstance(taken, Sequence | SearchCut):
-                break
+        stages = self._later_stages(group, cursor)
+        while not isinstance(taken, Sequence | SearchCut) and (stage := next(stages, None)):
             hunt = self._hunt(eligibility, policy, stage)
             again = self._run(hunt, chunk, asked)
             taken = again if isinstance(again, Sequence | SearchCut) else taken
@@ -155,7 +156,10 @@ class MakingRoom:
             circle = group.queue, by_priority, eligibility.is_due
         victims = self._victims.get(circle)
         if victims is None:
-            victims = self._victims[circle] = Victims(self._trial, self._ranks)
+            groups = self._groups
+            if self._action is Action.PREEMPT:
+                groups = GroupsOnNodes(self._trial, self._ranks, for_all=False)
+            victims = self._victims[circle] = Victims(self._trial, groups)
         return VictimSearch(
             self._trial,
             eligibility,

@@ -70,13 +70,14 @@ class NodeLosses:
         self._beside: dict[str, tuple[int, int, int]] = {}
         """Of nodes with GPUs: cpu, memory and the number of GPUs."""
         self._totals = (0, 0, 0)
+        self._beside_each = Beside.of(*self._totals)
         self._of_model = Counter[str]()
         """How many GPUs there are of each model."""
         self._of_ways = Counter[int]()
         """The number of GPUs by the number of ways to use one."""
         self._of_number = Counter[int]()
         """The number of nodes by the number of GPUs that one has."""
-        self._known_numbers: tuple[Counter[int], Counter[int]] = Counter(), Counter()
+        self._numbers_changed = False
         self._samples: Sequence[str] | None = None
         """A node for each model and number of ways to use its GPUs."""
         self._usable: dict[Left, float] = {}
@@ -248,6 +249,7 @@ class NodeLosses:
             self._of_ways[gpus.ways] += gpus.number
             self._of_number[before.number] -= 1
             self._of_number[gpus.number] += 1
+            self._numbers_changed = True
             self._samples = None
             self._parts.clear()
             self._forget()
@@ -262,14 +264,14 @@ class NodeLosses:
             totals = zip(self._totals, before, present, strict=True)
             cpu, memory, number = (total - old + new for total, old, new in totals)
             self._totals = cpu, memory, number
+            self._beside_each = Beside.of(*self._totals)
 
     def _learn(self) -> None:
         """Takes the typical wishes that this cluster can meet."""
-        known = self._state.requests.wishes.typical(Beside.of(*self._totals))
-        numbers = self._of_ways, self._of_number
-        if known is self._known and numbers == self._known_numbers:
+        known = self._state.requests.wishes.typical(self._beside_each)
+        if known is self._known and not self._numbers_changed:
             return
-        self._known, self._known_numbers = known, (numbers[0].copy(), numbers[1].copy())
+        self._known, self._numbers_changed = known, False
         in_parts = any(number for ways, number in self._of_ways.items() if ways > 1)
         most = max((gpus for gpus, nodes in self._of_number.items() if nodes > 0), default=0)
         typical = possible(self._known, in_parts=in_parts, most=most)

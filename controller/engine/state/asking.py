@@ -120,6 +120,10 @@ class Asking:
             lambda: len(claims)
         )
         """By the identity of a spec, which claims of one template share."""
+        self._of_allocations: Remembered[int, tuple[ResourceClaimSpec, Allocation, Charge]] = (
+            Remembered(lambda: len(claims))
+        )
+        """By the identity of an allocation, which is kept."""
         self._of_devices: dict[tuple[str, str, str, str | None], _Given] = {}
         """By driver, pool, device and class of the request: what devices count that are not shared.
         """
@@ -129,6 +133,7 @@ class Asking:
         """Records that classes or devices have changed."""
         self._of_specs.clear()
         self._of_devices.clear()
+        self._of_allocations.clear()
 
     def look_again(self) -> bool:
         """Finds out again which resources are about GPUs; whether others are.
@@ -137,6 +142,7 @@ class Asking:
         """
         before, self._named = self._named, None
         self._of_devices.clear()
+        self._of_allocations.clear()
         return before is not None and self._about_gpus() != before
 
     def of_pod(self, needs: PodNeeds) -> Amounts:
@@ -204,8 +210,17 @@ class Asking:
         kube-scheduler may give the devices that are planned for one pod to another, so what is
         planned counts beside all else, whichever devices it names.
         """
-        charge = self._charge(allocation, dict(_classes(claim)) if self._has_devices else {})
+        charge = self._of_allocation(claim.spec, allocation)
         return charge.apart(claim.key) if is_planned(claim) else charge
+
+    def _of_allocation(self, spec: ResourceClaimSpec, allocation: Allocation) -> Charge:
+        if not self._has_devices:
+            return self._charge(allocation, {})
+        known = self._of_allocations.get(id(allocation))
+        if known is None or known[0] is not spec:
+            charge = self._charge(allocation, dict(_classes(spec)))
+            known = self._of_allocations[id(allocation)] = spec, allocation, charge
+        return known[2]
 
     def given_to_come(self, allocation: Allocation) -> Charge:
         """What a claim counts that does not exist yet, once it has devices."""
@@ -374,9 +389,9 @@ def _count(mode: ExactCount | All) -> int:
     assert_never(mode)
 
 
-def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
+def _classes(spec: ResourceClaimSpec) -> Iterator[tuple[str, str]]:
     """The class of each request, and of each alternative, by the name in results."""
-    for request in claim.spec.devices.requests:
+    for request in spec.devices.requests:
         match request.wants:
             case Exactly(request=exact):
                 yield request.name, exact.device_class_name

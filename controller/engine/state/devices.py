@@ -41,6 +41,8 @@ from controller.engine.state.asking import GpuOfDevice, base_units, qualified
 from controller.engine.state.cards import Cards
 from controller.engine.state.spare import Spare
 
+_REMEMBERED: Final = 20_000
+"""Of how many devices it is remembered which GPUs they are of."""
 _POOLS: Final = 256
 """Of how many pools it is remembered what their GPUs have."""
 _MANY: Final = 1_000_000
@@ -71,6 +73,8 @@ class Devices:
         self._members: dict[str, Membership] = {}
         """By class, once it is asked for."""
         self._pools: dict[PoolId, PoolGpus] = {}
+        self._gpus: dict[DeviceId, GpuOfDevice | None] = {}
+        """What devices that are not shared are of their GPUs."""
         self.classes = classes
         """The device classes by name."""
         self.class_moment = 0
@@ -84,6 +88,7 @@ class Devices:
     def forget_published(self) -> None:
         """Records that slices have changed."""
         self._pools.clear()
+        self._gpus.clear()
 
     def has_any(self, node: str) -> bool:
         """Whether a node offers devices."""
@@ -174,7 +179,8 @@ class Devices:
                     used += [use for group, use in uses if group.is_own]
                 else:
                     used += [0 for group in offered.groups if group.is_own]
-        return tuple(sorted((_CARD - use for use in used), reverse=True))
+        used.sort()
+        return tuple([_CARD - use for use in used])
 
     def model(self, node: str) -> NodeGpus:
         """What the GPUs of a node are, by the first of them."""
@@ -285,9 +291,19 @@ class Devices:
 
     def gpu(self, result: DeviceResult) -> GpuOfDevice | None:
         """The GPU, and the part of it, that an allocated device is; None if it is no GPU's."""
-        driver, pool = result.driver, result.pool
-        if driver not in self._drivers:
+        if result.driver not in self._drivers:
             return None
+        if result.share_id is not None:
+            return self._find_gpu(result)
+        key = DeviceId(result.driver, result.pool, result.device)
+        if key not in self._gpus:
+            if len(self._gpus) >= _REMEMBERED:
+                self._gpus.clear()
+            self._gpus[key] = self._find_gpu(result)
+        return self._gpus[key]
+
+    def _find_gpu(self, result: DeviceResult) -> GpuOfDevice | None:
+        driver, pool = result.driver, result.pool
         device = self._cluster.published(DeviceId(driver, pool, result.device))
         if device is None:
             return GpuOfDevice(GpuId(driver, pool, result.device), GPU, "", is_gone=True)

@@ -20,6 +20,9 @@ _NODES: Final = 500
 _GANG_PODS: Final = 10
 _OURS, _THEIRS = "ours", "theirs"
 """The queue that asks, and the one whose jobs run."""
+_QUEUES: Final = 19
+"""Queues that reclaim at once."""
+_RECLAIMED_A_SECOND: Final = 100
 _ZONE, _BLOCK, _RACK = "zone", "block", "rack"
 _TREE: Final = "tree"
 _ZONES, _BLOCKS, _RACKS, _IN_RACK = 4, 8, 8, 2
@@ -57,6 +60,7 @@ def measure(hear: Hear, *, scale: float = 1) -> None:
     bench.no_reclaim(Goal(1, 249.5))
     bench.reclaim_one(Goal(0.2, 13.9))
     bench.reclaim_all(Goal(20, 694.5))
+    bench.reclaim_by_many(nodes * PER_NODE // 4)
     _consolidation(bench, Goal(5, 455.7))
 
 
@@ -185,6 +189,24 @@ class Bench:
         evicted = len(rehearsal.evicted)
         expect(evicted == count, f"{evicted} evictions for {count} jobs")
         self.tell(f"reclaim of {count:,} devices by as many jobs", rehearsal, goal)
+
+    def reclaim_by_many(self, count: int) -> None:
+        """Many queues that are below their quotas take what one queue has beyond its own."""
+        names = [f"{_OURS}-{number:02}" for number in range(_QUEUES)]
+        quota = self.nodes * PER_NODE // (_QUEUES + 1)
+        rehearsal = self.full([queue(name, quota=quota) for name in (_THEIRS, *names)])
+        jobs = [
+            job
+            for number in range(count)
+            for job in waiting(f"new-{number:06}", names[number % _QUEUES], self.hardware.one)
+        ]
+        rehearsal.submit(jobs)
+        rehearsal.settle()
+        expect(len(rehearsal.started) == count, f"{len(rehearsal.started)} of {count} started")
+        evicted = len(rehearsal.evicted)
+        expect(evicted == count, f"{evicted} evictions for {count} jobs")
+        what = f"reclaim of {count:,} devices by {_QUEUES} queues"
+        self.tell(what, rehearsal, Goal(count / _RECLAIMED_A_SECOND))
 
     def _held(self) -> int:
         """How many devices are in use when the site is full."""

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from carina_dra.allocator.preference import BROKEN, Policy
 from carina_dra.placement.bounds.demand import Demand
+from carina_dra.placement.choice.distances import NodeDistances
 from carina_dra.placement.choice.findings import Bounded, Estimated, Findings
 from carina_dra.placement.choice.order import Entry, NodeOrder
 from carina_dra.step_budget import StepBudget
@@ -18,7 +19,8 @@ def _bounds(question: Question) -> Iterator[Entry]:
     of, claims = question.cluster, question.request.claims
     demand = Demand(claims, of.features)
     wide = any(map(demand.concerns, of.wide_devices()))
-    order = NodeOrder(of, question.policy.nodes, demand.required.devices, close=True, wide=wide)
+    distances = NodeDistances(of, demand.required.devices, close=True, wide=wide)
+    order = NodeOrder(of, distances, question.policy.nodes)
     findings = Findings(claims, demand, of, question.policy, max_steps=None)
     entry = order.entry(question.node)
     assert entry is not None

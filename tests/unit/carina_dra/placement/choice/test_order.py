@@ -9,7 +9,8 @@ from carina_dra.allocator.group import NUMA_NODE
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import BROKEN, CLOSENESS, FAR, Order, Policy
 from carina_dra.placement.bounds.demand import Demand
-from carina_dra.placement.choice.order import NodeOrder
+from carina_dra.placement.choice.distances import NodeDistances
+from carina_dra.placement.choice.order import NodeLoss, NodeOrder
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
@@ -24,7 +25,7 @@ _EVENTS = ("allocate", "release", "remove", "add")
 
 def order_of(of: Cluster, devices: int = 1, *, close: bool = True, wide: bool = False) -> NodeOrder:
     """The nodes that may have so many devices, the fullest first."""
-    return NodeOrder(of, Order.BINPACK, devices, close=close, wide=wide)
+    return NodeOrder(of, NodeDistances(of, devices, close=close, wide=wide), Order.BINPACK)
 
 
 def names(order: NodeOrder) -> list[str]:
@@ -41,7 +42,8 @@ def test_entry_is_never_worse_than_the_best_allocation(seed: int, policy: str) -
         of, score = question.cluster, question.allocated.score
         demand = Demand(question.request.claims, of.features)
         wide = any(map(demand.concerns, of.wide_devices()))
-        order = NodeOrder(of, question.policy.nodes, demand.required.devices, close=True, wide=wide)
+        distances = NodeDistances(of, demand.required.devices, close=True, wide=wide)
+        order = NodeOrder(of, distances, question.policy.nodes)
         entry = order.entry(question.node)
         assert entry is not None
         assert entry <= (score.alternatives, score.distance, score.use, question.node)
@@ -98,7 +100,7 @@ def test_fullest_nodes_come_first_and_equal_ones_by_name() -> None:
     assert names(order_of(nodes)) == ["a", "b", "c"]
     give(nodes, claim())
     assert names(order_of(nodes)) == ["a", "b", "c"]
-    spread = NodeOrder(nodes, Order.SPREAD, 1, close=True, wide=False)
+    spread = NodeOrder(nodes, NodeDistances(nodes, 1, close=True, wide=False), Order.SPREAD)
     assert names(spread) == ["b", "c", "a"]
 
 
@@ -109,6 +111,21 @@ def test_counter_with_a_total_of_zero_does_not_count_as_used() -> None:
     for published in partitions("a", 0, part=0):
         nodes.put_slice(published)
     assert give(nodes, claim(), Policy.parse("spread")) == ["a/part"]
+
+
+def test_loss_is_asked_only_of_nodes_that_may_have_the_devices() -> None:
+    nodes = cluster(a=[gpu("g0")], b=[gpu("g0"), gpu("g1")], c=[gpu("g0"), gpu("g1")])
+    give(nodes, claim())
+    asked: list[str] = []
+
+    def on(node: str) -> int:
+        asked.append(node)
+        return {"b": 2, "c": 1}[node]
+
+    distances = NodeDistances(nodes, 1, close=True, wide=False)
+    order = NodeOrder(nodes, distances, Order.BALANCED, NodeLoss(0, "kind", on, on))
+    assert names(order) == ["c", "b"]
+    assert sorted(asked) == ["b", "c"]
 
 
 def test_nodes_with_too_few_free_devices_are_left_out() -> None:

@@ -1,5 +1,6 @@
 """The state of a cluster follows the API objects, and keeps nothing of those that are gone."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
+from carina_dra.allocator.usage import DeviceId
 from carina_dra.placement.choice.placer import PlacedClaims
 from carina_dra.placement.cluster.changes import Changes
 from carina_dra.placement.cluster.cluster import Cluster
@@ -449,3 +451,17 @@ def test_names_of_nodes_that_come_and_go_are_not_all_kept() -> None:
         nodes.put_node(Node(f"n{number}"))
         nodes.remove_node(f"n{number}")
     assert len(nodes.changed_nodes) < 2_000
+
+
+def test_published_device_is_that_of_the_present_slices() -> None:
+    nodes, device = cluster(a=[]), DeviceId(DRIVER, "a", "g0")
+    assert nodes.published(device) is None
+    (first,) = slices("a", {"devices": [gpu("g0")]})
+    nodes.put_slice(first)
+    assert nodes.published(device) is first.spec.devices[0]
+    changed = replace(first, spec=replace(first.spec, devices=()))
+    nodes.put_slice(changed)
+    assert nodes.published(device) is None
+    nodes.put_slice(first)
+    nodes.remove_slice(first.metadata.name)
+    assert nodes.published(device) is None

@@ -38,6 +38,14 @@ class TestAccounts:
         time.charge(_group("b/g"), 11_000)
         assert time.debts() == {"q": 16_000, "q/a": 5_000, "q/b": 1_000}
 
+    def test_nobody_waits_for_himself(self) -> None:
+        time = DecisionTime({}, LIMIT, LIMIT)
+        assert not time.parts([])
+        assert not time.parts([_group("a/g"), _group("a/h")])
+        assert time.parts([_group("a/g"), _group("b/g")]) == (time.has_spent_most,)
+        of_two_queues = [_group("a/g"), _group("a/h", "r")]
+        assert time.parts(of_two_queues) == (time.has_spent, time.has_spent_most)
+
     def test_each_cycle_pays_some_of_it(self) -> None:
         assert DecisionTime({"q": 16_000, "q/a": 5_000}, LIMIT, LIMIT).debts() == {"q": 6_000}
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.engine.decide.cycle import Engine
+from controller.engine.decide.places import PlaceFinder
 from controller.engine.model.plan import Action, BudgetClock, CarriedOver, Plan
 from controller.engine.model.pod import Evicting, PodNeeds
 from controller.engine.model.queue import Entitlement, RespectBudgets
@@ -18,6 +19,22 @@ def _borrowed(**settings: object) -> Scene:
     """Four GPUs, all of which are guaranteed to `q`; the queue `thief` has none."""
     scene = Scene(**{**only(Action.RECLAIM), **settings}).node("n", 4)
     return scene.queue("q", quota=4).queue("thief", eviction_grace=10)
+
+
+def test_free_devices_are_looked_for_only_if_nobody_has_to_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+    has_free_devices = PlaceFinder.has_free_devices
+
+    def noted(places: PlaceFinder) -> bool:
+        asked.append(has_free_devices(places))
+        return asked[-1]
+
+    monkeypatch.setattr(PlaceFinder, "has_free_devices", noted)
+    scene = _borrowed().runs("old", "n", gpus=4, queue="thief").waits("new", gpus=4)
+    assert evicted(scene.plan()) == ["old-0"]
+    assert not asked
 
 
 class TestGracePeriods:

@@ -3,6 +3,7 @@
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.givers import givers
 from controller.engine.decide.giving import Giving
+from controller.engine.decide.groups_on_nodes import GroupsOnNodes
 from controller.engine.decide.occupants import Occupants, occupants
 from controller.engine.decide.places import Place
 from controller.engine.decide.shares import Shares
@@ -34,7 +35,7 @@ def _found(
     shares = Shares(state)
     shares.refresh()
     eligibility = Eligibility(state, shares, state.occupancy.groups["new"], (1,), action)
-    victims = Victims(trial, givers(state.occupancy, shares))
+    victims = Victims(trial, GroupsOnNodes(trial, givers(state.occupancy, shares)))
     giving = Giving(state.occupancy, eligibility, victims)
     if moved is not None:
         trial.evict(state.occupancy.pods[f"t/{moved}"], action, "new")

@@ -6,6 +6,7 @@ from controller.engine.decide.disturbance import FAIR, FairGiving
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.evicted import EvictionUnit
 from controller.engine.decide.givers import givers
+from controller.engine.decide.groups_on_nodes import GroupsOnNodes
 from controller.engine.decide.shares import Shares
 from controller.engine.decide.turns import Turns
 from controller.engine.decide.victims import Victims
@@ -23,7 +24,7 @@ class Order:
         shares = Shares(state)
         shares.refresh()
         eligibility = Eligibility(state, shares, state.occupancy.groups["new"], (1,), action)
-        victims = Victims(trial, givers(state.occupancy, shares))
+        victims = Victims(trial, GroupsOnNodes(trial, givers(state.occupancy, shares)))
         groups = [group for group in state.occupancy.groups.values() if group.preemptible]
         turns = Turns(trial, eligibility, victims, groups)
         before = dict(state.occupancy.holds)

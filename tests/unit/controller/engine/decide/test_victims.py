@@ -6,9 +6,11 @@ import pytest
 
 from controller.engine.decide.cycle import Engine
 from controller.engine.decide.eligibility import Eligibility
+from controller.engine.decide.groups_on_nodes import GroupsOnNodes, Rank
 from controller.engine.decide.shares import Shares
 from controller.engine.decide.trial import Trial
 from controller.engine.decide.victims import Victims
+from controller.engine.model.group import Group
 from controller.engine.model.plan import Action
 from tests.unit.controller.engine.scene import NOW, Scene, evicted, only
 
@@ -39,7 +41,7 @@ def _order(victims: Victims, trial: Trial, node: str) -> list[str]:
 @pytest.mark.parametrize("seed", range(20))
 def test_the_order_is_that_of_a_first_look_whoever_has_gone_or_come_back(seed: int) -> None:
     trial, dice = _crowded(seed), Random(seed)
-    victims = Victims(trial, {"q": 0})
+    victims = Victims(trial, GroupsOnNodes(trial, {"q": 0}))
     gone: list[tuple[str, str]] = []
     for _ in range(20):
         if gone and dice.random() < 0.3:
@@ -50,10 +52,29 @@ def test_the_order_is_that_of_a_first_look_whoever_has_gone_or_come_back(seed: i
             node = trial.state.occupancy.holds[key].node
             gone.append((key, node))
             trial.evict(trial.state.occupancy.pods[key], Action.PREEMPT, "new")
-        first_look = _order(Victims(trial, {"q": 0}), trial, node)
+        first_look = _order(Victims(trial, GroupsOnNodes(trial, {"q": 0})), trial, node)
         assert _order(victims, trial, node) == first_look
         if not trial.state.occupancy.holds:
             break
+
+
+def test_groups_are_ranked_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene().queue("q").node("a", 8)
+    for number in range(4):
+        scene.runs(f"g{number}", "a", priority=number)
+    trial = scene.waits("new", priority=9).trial()
+    ranked: list[str] = []
+    rank = GroupsOnNodes.rank
+
+    def noted(groups: GroupsOnNodes, group: Group) -> Rank:
+        ranked.append(group.key)
+        return rank(groups, group)
+
+    monkeypatch.setattr(GroupsOnNodes, "rank", noted)
+    groups = GroupsOnNodes(trial, {"q": 0})
+    first, second = (_order(Victims(trial, groups), trial, "a") for _ in range(2))
+    assert first == second == ["g0", "g1", "g2", "g3"]
+    assert ranked == ["g0", "g1", "g2", "g3"]
 
 
 def test_whoever_has_borrowed_with_many_small_pods_gives_back_like_others() -> None:
