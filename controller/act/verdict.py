@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from controller.engine.decide.placement_unit import stands
+from controller.engine.decide.gangs.placement_unit import stands
 from controller.engine.model.plan import Plan
 from controller.engine.model.reason import NoDomain, NoRoom, OverLimit, OverQuota, TooManyGpus
 from controller.engine.state.occupancy import Occupancy

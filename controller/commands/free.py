@@ -9,7 +9,7 @@ from carina_dra.cli.command import Command
 from carina_dra.cli.output import OutputFormat, add_output_argument, render
 from carina_dra.text_table import columns
 from controller.commands.input import add_snapshot_argument, chosen_cluster, print_error
-from controller.engine.decide.stranded import Lack, StrandedGpus
+from controller.engine.decide.nodes.stranded import Lack, StrandedGpus
 from controller.engine.files.value import codec_of
 from controller.engine.free import FreeDevices, free_devices
 from controller.engine.state.state import State

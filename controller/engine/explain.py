@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.resource.errors import did_you_mean
-from controller.engine.decide.order import rank_of_group
+from controller.engine.decide.gangs.order import rank_of_group
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Eviction, Nomination, Plan, Start
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod

@@ -20,7 +20,7 @@ from carina_dra.resource import (
 )
 from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue
-from controller.engine.decide.expected import expected_devices
+from controller.engine.decide.nodes.expected import expected_devices
 from controller.engine.model.node import ClusterNode
 from controller.engine.model.pod import Pod
 from controller.engine.model.snapshot import Snapshot

@@ -11,7 +11,7 @@ from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.event import ObjectReference
 from controller.api.pod_group import PodGroupStatus
 from controller.api.queue import GroupCounts
-from controller.engine.decide.stranded import StrandedGpus
+from controller.engine.decide.nodes.stranded import StrandedGpus
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Pod

@@ -23,7 +23,7 @@ from carina_dra.kube.errors import (
     NotFound,
     TooManyRequests,
 )
-from controller.engine.decide.stranded import Lack
+from controller.engine.decide.nodes.stranded import Lack
 from controller.engine.model.plan import Action
 
 _PHASE_BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)

@@ -9,7 +9,7 @@ from typing import Final
 
 from carina_dra.resource.errors import did_you_mean
 from controller.api.condition import StatusCondition, desired_condition
-from controller.engine.decide.shares import cluster_total
+from controller.engine.decide.queues.shares import cluster_total
 from controller.engine.model.queue import Queue
 from controller.engine.model.resource import DevicesOf, Resource, describe, write_amount
 from controller.engine.state.occupancy import Occupancy

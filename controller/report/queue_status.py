@@ -8,7 +8,7 @@ from typing import Final
 
 from controller.api.condition import StatusCondition, desired_condition
 from controller.api.queue import MOST_RESOURCES, GroupCounts, QueueStatus, ResourceStatus
-from controller.engine.decide.placement_unit import Fullness, fullness
+from controller.engine.decide.gangs.placement_unit import Fullness, fullness
 from controller.engine.files.queue import naming
 from controller.engine.model.plan import Plan
 from controller.engine.model.queue import EVICT_ANNOTATION, Queue

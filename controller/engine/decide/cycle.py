@@ -11,32 +11,38 @@ from functools import partial
 from math import inf
 from typing import Final, assert_never
 
-from controller.engine.decide.allocation import Allocating
-from controller.engine.decide.attempt import Attempt, Enough, Got, Outcome, Refused
-from controller.engine.decide.domain import Domains
-from controller.engine.decide.drain import evict_drained
-from controller.engine.decide.eviction import MakingRoom
-from controller.engine.decide.gang import keep_together
-from controller.engine.decide.guarded import Guarded
-from controller.engine.decide.isolation import HasNewcomers, Isolation, earlier, next_end, nobody
-from controller.engine.decide.kept_place import keep_places, places_to_keep
-from controller.engine.decide.order import QueueOrder
-from controller.engine.decide.overrun import overran
-from controller.engine.decide.placement_unit import has_active, is_satisfied
-from controller.engine.decide.places import PlaceFinder, Spent, no_time
-from controller.engine.decide.promise import keep_promises
-from controller.engine.decide.refusal import scheduler_reason
-from controller.engine.decide.reservation import Reservations
-from controller.engine.decide.search_limit import SearchLimit
-from controller.engine.decide.shares import Shares
-from controller.engine.decide.stale import evict_stale
-from controller.engine.decide.standing_refusals import (
+from controller.engine.decide.gangs.attempt import Attempt, Enough, Got, Outcome, Refused
+from controller.engine.decide.gangs.gang import keep_together
+from controller.engine.decide.gangs.isolation import (
+    HasNewcomers,
+    Isolation,
+    earlier,
+    next_end,
+    nobody,
+)
+from controller.engine.decide.gangs.order import QueueOrder
+from controller.engine.decide.gangs.placement_unit import has_active, is_satisfied
+from controller.engine.decide.gangs.refusal import scheduler_reason
+from controller.engine.decide.gangs.search_limit import SearchLimit
+from controller.engine.decide.gangs.trial import Trial
+from controller.engine.decide.nodes.domain import Domains
+from controller.engine.decide.nodes.places import PlaceFinder, Spent, no_time
+from controller.engine.decide.queues.overrun import overran
+from controller.engine.decide.queues.shares import Shares
+from controller.engine.decide.starts.allocation import Allocating
+from controller.engine.decide.starts.kept_place import keep_places, places_to_keep
+from controller.engine.decide.starts.promise import keep_promises
+from controller.engine.decide.starts.reservation import Reservations
+from controller.engine.decide.victims.drain import evict_drained
+from controller.engine.decide.victims.eviction import MakingRoom
+from controller.engine.decide.victims.guarded import Guarded
+from controller.engine.decide.victims.stale import evict_stale
+from controller.engine.decide.victims.standing_refusals import (
     fair_shares,
     is_of_room,
     still_refused,
     takes_no_work,
 )
-from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.plan import (
     Action,

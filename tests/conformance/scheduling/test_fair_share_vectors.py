@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from controller.engine.decide.fair_share import Claimant, divide_tree
+from controller.engine.decide.queues.fair_share import Claimant, divide_tree
 
 _UNITS: Final[Mapping[str, int]] = {"gpu": 10**9, "cpuMilli": 1, "memoryBytes": 1}
 """How many a unit is. Amounts of GPUs are fractions, exact to 1e-9: they are counted in those."""

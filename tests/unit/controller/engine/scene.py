@@ -38,12 +38,12 @@ from carina_dra.resource import (
     ResourceSliceSpec,
 )
 from controller.engine.decide.cycle import plan
-from controller.engine.decide.domain import Domains
-from controller.engine.decide.isolation import Isolation
-from controller.engine.decide.placement_unit import PlacementUnit
-from controller.engine.decide.places import PlaceFinder
-from controller.engine.decide.shares import Shares
-from controller.engine.decide.trial import Trial
+from controller.engine.decide.gangs.isolation import Isolation
+from controller.engine.decide.gangs.placement_unit import PlacementUnit
+from controller.engine.decide.gangs.trial import Trial
+from controller.engine.decide.nodes.domain import Domains
+from controller.engine.decide.nodes.places import PlaceFinder
+from controller.engine.decide.queues.shares import Shares
 from controller.engine.model.group import Group, PodSet, SubGroup
 from controller.engine.model.node import ClusterNode
 from controller.engine.model.plan import Action, CarriedOver, Nomination, Plan, Start

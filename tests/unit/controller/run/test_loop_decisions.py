@@ -17,8 +17,8 @@ from controller.act.writer import (
     ReservationEnded,
     Stored,
 )
-from controller.engine.decide.allocation import Allocating
-from controller.engine.decide.attempt import Outcome
+from controller.engine.decide.gangs.attempt import Outcome
+from controller.engine.decide.starts.allocation import Allocating
 from controller.engine.model.group import Group
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.engine.model.snapshot import Snapshot

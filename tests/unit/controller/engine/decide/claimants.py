@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from controller.engine.decide.fair_share import Claimant
+from controller.engine.decide.queues.fair_share import Claimant
 
 
 def claimant(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from controller.engine.decide.fair_share import Claimant
+from controller.engine.decide.queues.fair_share import Claimant
 
 
 def exact_division(

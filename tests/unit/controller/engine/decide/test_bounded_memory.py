@@ -5,7 +5,7 @@ import gc
 from carina_dra.placement.choice.placer import PlacementRequest
 from carina_dra.resource import ResourceClaim, decode, encode
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.domain import Domains
+from controller.engine.decide.nodes.domain import Domains
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State

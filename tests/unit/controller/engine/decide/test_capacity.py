@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.engine.decide.capacity import balance, excess, refusal
+from controller.engine.decide.queues.capacity import balance, excess, refusal
 from controller.engine.model.reason import OverLimit, OverQuota
 from controller.engine.state.queue_tree import LOST, ROOT
 from tests.unit.controller.engine.scene import GPU, Scene, gpus_of, started

@@ -9,7 +9,7 @@ from carina_dra.placement.choice import placer
 from carina_dra.resource import ObjectMeta, ResourceClaim, encode
 from carina_dra.resource.schema import Struct
 from carina_dra.step_budget import StepBudget
-from controller.engine.decide.claim_requests import ClaimRequests
+from controller.engine.decide.nodes.claim_requests import ClaimRequests
 from controller.engine.state.state import State
 from tests.samples.fleet import claim
 from tests.unit.controller.engine.scene import Scene

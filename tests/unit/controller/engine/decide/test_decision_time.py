@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.decision_time import DecisionTime
+from controller.engine.decide.queues.decision_time import DecisionTime
 from controller.engine.model.group import Group, PodSet
 from controller.engine.model.plan import Plan
 from controller.engine.model.reason import Undecided
@@ -240,7 +240,7 @@ class TestCycles:
     def test_it_gives_way_for_a_hundred_times_as_long_as_it_takes(
         self, limit: int, most: float, seconds: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("controller.engine.decide.isolation._GIVES_WAY", most)
+        monkeypatch.setattr("controller.engine.decide.gangs.isolation._GIVES_WAY", most)
         state = self._state(1)
         self._cycle(state)
         state.put_group(replace(state.occupancy.groups["evil/g0"], priority=1))

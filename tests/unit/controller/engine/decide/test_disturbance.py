@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping
 
-from controller.engine.decide.disturbance import FAIR, NOBODY_FALLS, Disturbance, disturbance
-from controller.engine.decide.evicted import EvictionUnit
-from controller.engine.decide.places import Place
+from controller.engine.decide.gangs.evicted import EvictionUnit
+from controller.engine.decide.nodes.places import Place
+from controller.engine.decide.victims.disturbance import (
+    FAIR,
+    NOBODY_FALLS,
+    Disturbance,
+    disturbance,
+)
 from controller.engine.model.group import PodSet
 from controller.engine.model.plan import Action
 from tests.unit.controller.engine.scene import Scene, gpus_of

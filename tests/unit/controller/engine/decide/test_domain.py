@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.engine.decide.domain import Domains
+from controller.engine.decide.nodes.domain import Domains
 from controller.engine.model.group import TopologyConstraint
 from tests.unit.controller.engine.scene import Scene
 

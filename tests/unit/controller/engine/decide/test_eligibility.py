@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.engine.decide.eligibility import Eligibility, Safe
+from controller.engine.decide.queues.eligibility import Eligibility, Safe
 from controller.engine.model.plan import Action
 from controller.engine.model.reason import OverFairShare
 from tests.unit.controller.engine.scene import GPU, NOW, Scene, shares_of

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.engine.decide.evicted import EvictedUnits, EvictionUnit
+from controller.engine.decide.gangs.evicted import EvictedUnits, EvictionUnit
 from controller.engine.model.group import Group, PodSet
 from controller.engine.model.pod import Pending, Pod, PodNeeds
 from tests.unit.controller.engine.properties.examples import examples

@@ -1,11 +1,11 @@
 """What has become of pods that are evicted on trial."""
 
-from controller.engine.decide.eligibility import Eligibility
-from controller.engine.decide.evicted import EvictionUnit
-from controller.engine.decide.evictor import Evictor
-from controller.engine.decide.guarded import Guarded
-from controller.engine.decide.places import Place
-from controller.engine.decide.trial import Trial
+from controller.engine.decide.gangs.evicted import EvictionUnit
+from controller.engine.decide.gangs.trial import Trial
+from controller.engine.decide.nodes.places import Place
+from controller.engine.decide.queues.eligibility import Eligibility
+from controller.engine.decide.victims.evictor import Evictor
+from controller.engine.decide.victims.guarded import Guarded
 from controller.engine.model.plan import Action
 from tests.unit.controller.engine.scene import Scene, gpus_of, names, shares_of
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from controller.engine.decide.expected import expected_devices
+from controller.engine.decide.nodes.expected import expected_devices
 from controller.engine.model.pod import Pending, Placed, PodNeeds, PodState
 from tests.unit.controller.engine.scene import Scene, gpus_of
 

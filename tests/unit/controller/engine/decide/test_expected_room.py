@@ -1,10 +1,10 @@
 """Where a group would have its places once others have ended, when they said they would."""
 
-from controller.engine.decide.expected_room import ExpectedPlaces, ExpectedRoom
-from controller.engine.decide.isolation import Isolation
-from controller.engine.decide.overrun import Overruns
-from controller.engine.decide.places import Place
-from controller.engine.decide.trial import Trial
+from controller.engine.decide.gangs.isolation import Isolation
+from controller.engine.decide.gangs.trial import Trial
+from controller.engine.decide.nodes.places import Place
+from controller.engine.decide.queues.overrun import Overruns
+from controller.engine.decide.starts.expected_room import ExpectedPlaces, ExpectedRoom
 from tests.unit.controller.engine.scene import NOW, Scene, gpus_of
 
 

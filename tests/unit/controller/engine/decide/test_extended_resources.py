@@ -11,7 +11,7 @@ import pytest
 from carina_dra.placement.cluster.gpu import GPU as WHOLE
 from carina_dra.resource import StringAttribute
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.shares import cluster_total
+from controller.engine.decide.queues.shares import cluster_total
 from controller.engine.model.group import TopologyConstraint
 from controller.engine.model.plan import Action, KeptPlace, Nomination
 from controller.engine.model.pod import Evicting, PodNeeds

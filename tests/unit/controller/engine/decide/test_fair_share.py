@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.engine.decide.fair_share import divide, divide_tree
+from controller.engine.decide.queues.fair_share import divide, divide_tree
 from tests.unit.controller.engine.decide.claimants import claimant
 
 

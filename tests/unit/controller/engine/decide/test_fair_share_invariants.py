@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from controller.engine.decide.fair_share import Claimant, divide, divide_tree
+from controller.engine.decide.queues.fair_share import Claimant, divide, divide_tree
 from tests.unit.controller.engine.decide.claimants import ks, siblings, totals, units
 from tests.unit.controller.engine.decide.exact_division import (
     exact_division,

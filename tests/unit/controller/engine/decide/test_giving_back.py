@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.places import PlaceFinder
+from controller.engine.decide.nodes.places import PlaceFinder
 from controller.engine.model.plan import Action, BudgetClock, CarriedOver, Plan
 from controller.engine.model.pod import Evicting, PodNeeds
 from controller.engine.model.queue import Entitlement, RespectBudgets

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from controller.engine.decide import order, promise, stale
-from controller.engine.decide.allocation import Allocating
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.eviction import MakingRoom
-from controller.engine.decide.isolation import Isolation, earlier, next_end
-from controller.engine.decide.reservation import Reservations
+from controller.engine.decide.gangs import order
+from controller.engine.decide.gangs.isolation import Isolation, earlier, next_end
+from controller.engine.decide.starts import promise
+from controller.engine.decide.starts.allocation import Allocating
+from controller.engine.decide.starts.reservation import Reservations
+from controller.engine.decide.victims import stale
+from controller.engine.decide.victims.eviction import MakingRoom
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Action, Plan, SetAsideGroup
 from controller.engine.model.pod import Evicting

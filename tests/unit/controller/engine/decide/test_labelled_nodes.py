@@ -9,7 +9,7 @@ from carina_dra.resource import (
     NodeSelectorTerm,
 )
 from carina_dra.step_budget import UNLIMITED, StepBudget
-from controller.engine.decide.labelled_nodes import LabelledNodes
+from controller.engine.decide.nodes.labelled_nodes import LabelledNodes
 from controller.engine.model.label_selector import (
     LabelRequirement,
     LabelSelector,

@@ -45,7 +45,7 @@ class TestMoves:
 
     def test_a_pod_that_has_to_move_on_is_moved_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """For the first pod of the gang `y` moves to `a`, and on to `c` for the second one."""
-        monkeypatch.setattr("controller.engine.decide.few_nodes._STEPS", 0)
+        monkeypatch.setattr("controller.engine.decide.victims.few_nodes._STEPS", 0)
         scene = _consolidating(4, 4, 4).runs("x", "a").runs("y", "b", created=1)
         scene.runs("firm", "c", gpus=2, preemptible=False)
         plan = scene.waits("new", 2, gpus=4).plan()

@@ -11,7 +11,7 @@ from carina_dra.resource import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from controller.engine.decide.node_fit import unsuitable
+from controller.engine.decide.nodes.node_fit import unsuitable
 from controller.engine.model.node import ClusterNode, Taint
 from controller.engine.model.pod import PodNeeds, PodTolerationOperator, Toleration
 

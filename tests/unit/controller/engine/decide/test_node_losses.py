@@ -7,7 +7,7 @@ import pytest
 
 from carina_dra.resource import ResourceSlice, StringAttribute
 from carina_dra.step_budget import StepBudget
-from controller.engine.decide.node_losses import CostOfUse, NodeLosses
+from controller.engine.decide.nodes.node_losses import CostOfUse, NodeLosses
 from controller.engine.model.pod import PodNeeds
 from controller.engine.state.state import State
 from tests.unit.controller.engine.scene import GIB, Scene, gpu_slice

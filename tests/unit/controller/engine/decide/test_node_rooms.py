@@ -1,7 +1,7 @@
 """Whether a node has room for some pods once others have left it."""
 
 from carina_dra.allocator.preference import Policy
-from controller.engine.decide.node_rooms import Comer, NodeRooms
+from controller.engine.decide.victims.node_rooms import Comer, NodeRooms
 from controller.engine.model.plan import Action
 from tests.unit.controller.engine.scene import Scene
 

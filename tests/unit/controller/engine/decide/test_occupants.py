@@ -1,13 +1,13 @@
 """Who may leave its place on some nodes, and what the groups allow."""
 
-from controller.engine.decide.eligibility import Eligibility
-from controller.engine.decide.givers import givers
-from controller.engine.decide.giving import Giving
-from controller.engine.decide.groups_on_nodes import GroupsOnNodes
-from controller.engine.decide.occupants import Occupants, occupants
-from controller.engine.decide.places import Place
-from controller.engine.decide.shares import Shares
-from controller.engine.decide.victims import Victims
+from controller.engine.decide.nodes.places import Place
+from controller.engine.decide.queues.eligibility import Eligibility
+from controller.engine.decide.queues.givers import givers
+from controller.engine.decide.queues.shares import Shares
+from controller.engine.decide.victims.giving import Giving
+from controller.engine.decide.victims.groups_on_nodes import GroupsOnNodes
+from controller.engine.decide.victims.occupants import Occupants, occupants
+from controller.engine.decide.victims.victims import Victims
 from controller.engine.model.group import PodSet, SubGroups
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Evicting

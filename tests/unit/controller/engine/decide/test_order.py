@@ -3,14 +3,14 @@
 from typing import Any
 from unittest.mock import patch
 
-from controller.engine.decide import order
-from controller.engine.decide.givers import givers, gives_before
-from controller.engine.decide.order import (
+from controller.engine.decide.gangs import order
+from controller.engine.decide.gangs.order import (
     QueueOrder,
     asked_by_next,
     rank_of_group,
     rank_of_queue,
 )
+from controller.engine.decide.queues.givers import givers, gives_before
 from controller.engine.model.group import PodSet
 from tests.unit.controller.engine.scene import Scene, isolation_of, shares_of
 

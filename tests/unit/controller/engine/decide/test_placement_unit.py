@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.engine.decide.placement_unit import (
+from controller.engine.decide.gangs.placement_unit import (
     Fullness,
     PlacementUnit,
     active_pods,

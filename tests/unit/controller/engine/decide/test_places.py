@@ -7,8 +7,8 @@ import pytest
 
 from carina_dra.allocator.preference import Order, Policy
 from carina_dra.resource import ConsumerReference, ResourceClaimStatus
-from controller.engine.decide.places import FoundPlace, Place, PlaceFinder
-from controller.engine.decide.trial import Trial
+from controller.engine.decide.gangs.trial import Trial
+from controller.engine.decide.nodes.places import FoundPlace, Place, PlaceFinder
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.node import Taint
 from controller.engine.model.pod import Evicting, PodAffinity, PodNeeds, PodSelection

@@ -3,7 +3,7 @@
 import pytest
 
 from carina_dra.placement.cluster.gpu import GPU
-from controller.engine.decide.shares import cluster_total
+from controller.engine.decide.queues.shares import cluster_total
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.reason import OverLimit, UncountedGpus

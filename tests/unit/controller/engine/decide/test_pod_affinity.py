@@ -7,8 +7,8 @@ import pytest
 
 from carina_dra.step_budget import UNLIMITED, OutOfStepsError, StepBudget
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.labelled_nodes import LabelledNodes
-from controller.engine.decide.pod_affinity import PodRules
+from controller.engine.decide.nodes.labelled_nodes import LabelledNodes
+from controller.engine.decide.nodes.pod_affinity import PodRules
 from controller.engine.model.group import PodSet
 from controller.engine.model.label_selector import LabelSelector, with_labels
 from controller.engine.model.pod import Evicting, Placed, Pod, PodAffinity, PodNeeds, PodSelection

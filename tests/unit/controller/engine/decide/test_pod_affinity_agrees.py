@@ -7,8 +7,8 @@ import pytest
 
 from carina_dra.allocator.node import Node
 from carina_dra.step_budget import UNLIMITED, StepBudget
-from controller.engine.decide.labelled_nodes import LabelledNodes
-from controller.engine.decide.pod_affinity import PodRules
+from controller.engine.decide.nodes.labelled_nodes import LabelledNodes
+from controller.engine.decide.nodes.pod_affinity import PodRules
 from controller.engine.model.label_selector import (
     LabelRequirement,
     LabelSelector,

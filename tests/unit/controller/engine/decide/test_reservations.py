@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.overrun import Overruns
+from controller.engine.decide.queues.overrun import Overruns
 from controller.engine.model.plan import CarriedOver, Plan
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.reason import NoRoom
@@ -229,7 +229,7 @@ class TestWhatItCosts:
     def test_who_starts_beside_it_does_not_pay_for_its_selectors(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("controller.engine.decide.decision_time._ALLOWANCE", 0)
+        monkeypatch.setattr("controller.engine.decide.queues.decision_time._ALLOWANCE", 0)
         cheap, costs_much = (
             self._scene(selectors).plan().memory.debts for selectors in ("a", "ab")
         )

@@ -1,6 +1,6 @@
 """How many places the searches for victims of a cycle look for."""
 
-from controller.engine.decide.search_limit import SearchLimit
+from controller.engine.decide.gangs.search_limit import SearchLimit
 
 
 def test_searches_end_after_so_many_places() -> None:

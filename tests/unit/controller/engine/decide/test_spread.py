@@ -15,9 +15,9 @@ from carina_dra.resource import (
 )
 from carina_dra.step_budget import UNLIMITED, OutOfStepsError, StepBudget
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.labelled_nodes import LabelledNodes
-from controller.engine.decide.node_fit import is_selected, is_tolerated
-from controller.engine.decide.spread import SpreadRules
+from controller.engine.decide.nodes.labelled_nodes import LabelledNodes
+from controller.engine.decide.nodes.node_fit import is_selected, is_tolerated
+from controller.engine.decide.nodes.spread import SpreadRules
 from controller.engine.model.group import PodSet
 from controller.engine.model.label_selector import LabelSelector, with_labels
 from controller.engine.model.node import ClusterNode, Taint

@@ -15,10 +15,10 @@ from carina_dra.resource import (
     NodeSelectorTerm,
 )
 from carina_dra.step_budget import OutOfStepsError, StepBudget
-from controller.engine.decide.assigner import Assigner
-from controller.engine.decide.gang import Gang
-from controller.engine.decide.placement_unit import PlacementUnit, next_chunk
-from controller.engine.decide.places import Place
+from controller.engine.decide.gangs.assigner import Assigner
+from controller.engine.decide.gangs.gang import Gang
+from controller.engine.decide.gangs.placement_unit import PlacementUnit, next_chunk
+from controller.engine.decide.nodes.places import Place
 from controller.engine.model.group import PodSet, TopologyConstraint
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.pod import PodNeeds, PodSelection, SpreadConstraint, Toleration
@@ -40,7 +40,7 @@ def _scene(nodes: int = 20) -> Scene:
 
 
 def testcostly_claim_does_not_end_the_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.engine.decide.places.attempt_limit", lambda _: 2_000)
+    monkeypatch.setattr("controller.engine.decide.nodes.places.attempt_limit", lambda _: 2_000)
     plan = _scene().waits("good", queue="good").plan()
     assert set(started(plan)) == {"good-0"}
     assert "evil" in plan.waiting
@@ -158,7 +158,7 @@ def test_domains_of_a_level_are_charged_to_the_group_that_names_it() -> None:
 def test_conditions_of_more_pods_than_are_remembered_are_charged_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("controller.engine.decide.places.most_sets", lambda _: 3)
+    monkeypatch.setattr("controller.engine.decide.nodes.places.most_sets", lambda _: 3)
     trial, spent = _scene(nodes=50).trial(), []
     pods = [PodNeeds(node_selector=((f"label-{number}", ""),)) for number in range(4)]
     for some in (pods[:3], pods):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from carina_dra.allocator.group import WHOLE
-from controller.engine.decide.stranded import Lack, StrandedGpus, stranded
-from controller.engine.decide.usable import Left
+from controller.engine.decide.nodes.stranded import Lack, StrandedGpus, stranded
+from controller.engine.decide.nodes.usable import Left
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.wish import TypicalWish, Wish
 from controller.engine.state.state import State

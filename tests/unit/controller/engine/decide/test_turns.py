@@ -2,14 +2,14 @@
 
 import pytest
 
-from controller.engine.decide.disturbance import FAIR, FairGiving
-from controller.engine.decide.eligibility import Eligibility
-from controller.engine.decide.evicted import EvictionUnit
-from controller.engine.decide.givers import givers
-from controller.engine.decide.groups_on_nodes import GroupsOnNodes
-from controller.engine.decide.shares import Shares
-from controller.engine.decide.turns import Turns
-from controller.engine.decide.victims import Victims
+from controller.engine.decide.gangs.evicted import EvictionUnit
+from controller.engine.decide.queues.eligibility import Eligibility
+from controller.engine.decide.queues.givers import givers
+from controller.engine.decide.queues.shares import Shares
+from controller.engine.decide.victims.disturbance import FAIR, FairGiving
+from controller.engine.decide.victims.groups_on_nodes import GroupsOnNodes
+from controller.engine.decide.victims.turns import Turns
+from controller.engine.decide.victims.victims import Victims
 from controller.engine.model.plan import Action
 from tests.unit.controller.engine.scene import Scene, names
 

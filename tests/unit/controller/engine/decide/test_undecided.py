@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.isolation import Isolation
+from controller.engine.decide.gangs.isolation import Isolation
 from controller.engine.model.plan import Action, Plan
 from controller.engine.model.reason import NoRoom, Undecided
 from controller.engine.state.state import State

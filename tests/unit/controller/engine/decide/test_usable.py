@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.allocator.group import WHOLE
-from controller.engine.decide.usable import Left, after, loss, possible, usable
+from controller.engine.decide.nodes.usable import Left, after, loss, possible, usable
 from controller.engine.model.wish import TypicalWish, Wish
 
 ONE = Wish(10, 0, 1, WHOLE)

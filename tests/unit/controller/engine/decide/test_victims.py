@@ -5,11 +5,11 @@ from random import Random
 import pytest
 
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.eligibility import Eligibility
-from controller.engine.decide.groups_on_nodes import GroupsOnNodes, Rank
-from controller.engine.decide.shares import Shares
-from controller.engine.decide.trial import Trial
-from controller.engine.decide.victims import Victims
+from controller.engine.decide.gangs.trial import Trial
+from controller.engine.decide.queues.eligibility import Eligibility
+from controller.engine.decide.queues.shares import Shares
+from controller.engine.decide.victims.groups_on_nodes import GroupsOnNodes, Rank
+from controller.engine.decide.victims.victims import Victims
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Action
 from tests.unit.controller.engine.scene import NOW, Scene, evicted, only

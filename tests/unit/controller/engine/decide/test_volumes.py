@@ -14,8 +14,8 @@ from carina_dra.resource import (
 )
 from carina_dra.step_budget import UNLIMITED, StepBudget
 from controller.engine.decide.cycle import Engine
-from controller.engine.decide.labelled_nodes import LabelledNodes
-from controller.engine.decide.volumes import VolumeRules
+from controller.engine.decide.nodes.labelled_nodes import LabelledNodes
+from controller.engine.decide.nodes.volumes import VolumeRules
 from controller.engine.model.group import PodSet
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.plan import Plan

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from controller.engine.decide.cycle import plan
-from controller.engine.decide.freeable import Freeable
+from controller.engine.decide.victims.freeable import Freeable
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Pod
 from tests.length import seeds

@@ -16,7 +16,7 @@ from carina_dra.resource import (
     ResourceSlice,
     decode,
 )
-from controller.engine.decide.shares import cluster_total
+from controller.engine.decide.queues.shares import cluster_total
 from controller.engine.model.node import ClusterNode
 from controller.engine.model.planned_claim import planned_name
 from controller.engine.model.queue import Entitlement, Queue

@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.engine.decide.placement_unit import stands, surplus
-from controller.engine.decide.places import Place
-from controller.engine.decide.trial import Trial
+from controller.engine.decide.gangs.placement_unit import stands, surplus
+from controller.engine.decide.gangs.trial import Trial
+from controller.engine.decide.nodes.places import Place
 from controller.engine.model.group import Group, PodSet, SubGroups
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import (

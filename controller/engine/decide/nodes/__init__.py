@@ -1,0 +1,1 @@
+"""Which nodes a pod fits, and what it costs there."""

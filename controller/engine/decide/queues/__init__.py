@@ -1,0 +1,1 @@
+"""What queues may have, what is fair, and how they share the time of decisions."""

@@ -1,0 +1,1 @@
+"""Who starts, now or as soon as others have left."""

@@ -1,0 +1,1 @@
+"""Who moves or goes for others, and who is safe."""
