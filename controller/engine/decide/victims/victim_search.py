@@ -5,9 +5,9 @@ evicted one after the other until it fits, and who need not have gone stays. At 
 that fit elsewhere move.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, nsmallest
+from heapq import heapify, heappop
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
@@ -50,8 +50,8 @@ _MOVES: Final = 10_000
 _NODES_A_STEP: Final = 10
 """So many nodes are ordered in a step by what it costs to make room there."""
 _SAMPLE: Final = 8
-"""If there is certainly no room on the first of the nodes, others are looked at before they are
-put in order."""
+"""If there is certainly no room on about so many nodes, others are looked at before they are put
+in order."""
 _NO_NEEDS: Final = PodNeeds()
 
 
@@ -307,8 +307,7 @@ class VictimSearch:
         devices = self._places.least_devices(pod)
         names = self._places.candidates(pod, within)
         self._places.spend(1 + len(names) // _NODES_A_STEP)
-        first = nsmallest(_SAMPLE, names)
-        if not any(self._freeable.may_suffice(pod, node) for node in first):
+        if not any(self._freeable.may_suffice(pod, node) for node in _sample(names)):
             names = frozenset(node for node in names if self._freeable.may_suffice(pod, node))
         costs = list(self._victims.costs(names, self._eligibility, pod.needs, devices))
         heapify(costs)
@@ -450,3 +449,8 @@ class VictimSearch:
             if not unit.must_move
             and any(pod.key in self._state.occupancy.holds for pod in unit.pods)
         )
+
+
+def _sample(names: Collection[str]) -> Sequence[str]:
+    """Some of the nodes, from the last on: those that come first are used up first."""
+    return sorted(names)[:: -max(1, len(names) // _SAMPLE)]

@@ -18,7 +18,9 @@ from carina_dra.resource import (
     ResourceClaimStatus,
 )
 from controller.engine.decide.cycle import plan
+from controller.engine.decide.victims.freeable import Freeable
 from controller.engine.model.plan import Action, Plan
+from controller.engine.model.pod import Pod
 from controller.engine.model.queue import Queue
 from controller.engine.model.reason import NoVictims
 from controller.engine.model.snapshot import EngineSettings
@@ -26,6 +28,7 @@ from tests.benchmarks.engine.hardware import ALIKE, MIG, REQUEST, SHARES, UNLIKE
 from tests.benchmarks.engine.jobs import Job, filling, queue, snapshot, waiting
 from tests.benchmarks.fleet import DRIVER
 from tests.benchmarks.pool import node_name
+from tests.unit.controller.engine.scene import Scene, only
 
 _GANG = 3
 _FEW, _MANY = 9, 18
@@ -115,3 +118,25 @@ def _refused(hardware: Hardware, nodes: int, queues: list[Queue]) -> Plan:
 def _no_victims(found: Plan) -> list[NoVictims]:
     (reasons,) = found.waiting.values()
     return [one for one in reasons if isinstance(one, NoVictims)]
+
+
+def test_nodes_are_not_all_looked_at_for_each_pod_where_the_first_are_used_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """This buys the row "consolidation for 41 gangs"."""
+    looked: list[str] = []
+    may_suffice = Freeable.may_suffice
+
+    def counted(freeable: Freeable, pod: Pod, node: str) -> bool:
+        looked.append(node)
+        return may_suffice(freeable, pod, node)
+
+    monkeypatch.setattr(Freeable, "may_suffice", counted)
+    scene = Scene(**only(Action.CONSOLIDATE)).queue("q")
+    for at in range(60):
+        scene.node(f"n{at:02}", 2).runs(f"r{at:02}", f"n{at:02}")
+    for at in range(20):
+        scene.waits(f"w{at:02}", gpus=2)
+    decided = scene.plan()
+    assert len(decided.evictions) == 20
+    assert len(looked) < 20 * 30
