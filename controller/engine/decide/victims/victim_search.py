@@ -50,8 +50,8 @@ _MOVES: Final = 10_000
 _NODES_A_STEP: Final = 10
 """So many nodes are ordered in a step by what it costs to make room there."""
 _SAMPLE: Final = 8
-"""If there is certainly no room on about so many nodes, others are looked at before they are put
-in order."""
+"""About how many nodes are looked at first: if there is certainly no room on any, all others are
+looked at before they are put in order."""
 _NO_NEEDS: Final = PodNeeds()
 
 
