@@ -1,7 +1,8 @@
 """The plan that disturbs least on a few nodes, in the terms of the engine."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
@@ -39,6 +40,24 @@ class Rearrangement:
     moved: tuple[EvictionUnit, ...]
     nodes: dict[str, str]
     """By pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The pods that leave their places by a plan."""
+
+    gone: frozenset[str]
+    """For good."""
+    moved: frozenset[str]
+
+    @classmethod
+    def of(cls, gone: Iterable[EvictionUnit], moved: Iterable[EvictionUnit]) -> "Leaving":
+        """Those of units."""
+        return cls(_pods(gone), _pods(moved))
+
+    def is_less(self, other: "Leaving") -> bool:
+        """Whether only some of those go for good who do by another plan, and nobody else leaves."""
+        return self.gone < other.gone and self.moved <= other.gone | other.moved
 
 
 class FewNodes:
@@ -83,10 +102,12 @@ class FewNodes:
         chunk: PlacementUnit,
         known: Disturbance | None,
         try_out: Callable[[Rearrangement], Disturbance | None],
+        less_than: Leaving | None = None,
     ) -> Rearrangement | None:
         """A plan that disturbs less than the known one; None if none is found.
 
-        The group does not pay for it from what its attempt may cost, but it is charged.
+        With `less_than`, nobody leaves its place who stays in that plan, and fewer go for good. The
+        group does not pay for it from what its attempt may cost, but it is charged.
         """
         places = self._trial.places
         if not self._occupants.pods or len(self._occupants.pods) > MOST:
@@ -95,7 +116,7 @@ class FewNodes:
         budget, places.budget = places.budget, StepBudget(_STEPS)
         search: LeastDisturbance | None = None
         try:
-            search = self._prepared(chunk, try_out)
+            search = self._prepared(chunk, try_out, less_than)
             if search is not None:
                 search.search(known)
         except OutOfStepsError:
@@ -107,7 +128,10 @@ class FewNodes:
         return None if best is None else self._rearrangement(best)
 
     def _prepared(
-        self, chunk: PlacementUnit, try_out: Callable[[Rearrangement], Disturbance | None]
+        self,
+        chunk: PlacementUnit,
+        try_out: Callable[[Rearrangement], Disturbance | None],
+        less_than: Leaving | None,
     ) -> LeastDisturbance | None:
         trial, state, places = self._trial, self._state, self._trial.places
         group = self._eligibility.group
@@ -134,14 +158,18 @@ class FewNodes:
             self._occupants,
             PlacesWanted(comers, nodes, first),
             rooms,
-            self._permit,
+            partial(self._permit, less_than),
             lambda found: try_out(self._rearrangement(found)),
             places.spend,
             free_cards=places.free_cards(self._nodes),
             most_pods=most if self._eligibility.action is Action.CONSOLIDATE else None,
         )
 
-    def _permit(self, found: Repacking) -> FairGiving | None:
+    def _permit(self, less_than: Leaving | None, found: Repacking) -> FairGiving | None:
+        if less_than is not None:
+            leaving = Leaving(self._keys(found.gone), self._keys(found.moved))
+            if not leaving.is_less(less_than):
+                return None
         return self.fairness(self._gone(found))
 
     def _gone(self, found: Repacking) -> list[EvictionUnit]:
@@ -171,5 +199,12 @@ class FewNodes:
             {self._pod(at).key: node for at, node in found.homes},
         )
 
+    def _keys(self, pods: Iterable[int]) -> frozenset[str]:
+        return frozenset(self._pod(at).key for at in pods)
+
     def _pod(self, at: int) -> Pod:
         return self._wanted[at] if at < 0 else self._occupants.pods[at].pod
+
+
+def _pods(units: Iterable[EvictionUnit]) -> frozenset[str]:
+    return frozenset(pod.key for unit in units for pod in unit.pods)

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import nsmallest
 from typing import Final
@@ -19,7 +19,7 @@ from controller.engine.decide.queues.capacity import refusal
 from controller.engine.decide.queues.eligibility import Eligibility
 from controller.engine.decide.victims.disturbance import FAIR, UNFAIR, Disturbance, disturbance
 from controller.engine.decide.victims.evictor import Evictor
-from controller.engine.decide.victims.few_nodes import FEW, FewNodes, Rearrangement
+from controller.engine.decide.victims.few_nodes import FEW, FewNodes, Leaving, Rearrangement
 from controller.engine.decide.victims.giving import Giving
 from controller.engine.decide.victims.move import move
 from controller.engine.decide.victims.victims import Victims
@@ -44,6 +44,12 @@ class _Known:
     units: tuple[EvictionUnit, ...]
     placed: tuple[tuple[str, Decided], ...]
     """By pod."""
+
+    def moved(self) -> Iterator[EvictionUnit]:
+        """Of the units, the pods that get another place."""
+        placed = {key for key, _ in self.placed}
+        for unit in self.units:
+            yield replace(unit, pods=tuple(pod for pod in unit.pods if pod.key in placed))
 
 
 class Improvement:
@@ -126,7 +132,33 @@ class Improvement:
         if least is not None:
             least = least._replace(fairness=few.fairness(gone) or UNFAIR)
         plan = few.search(chunk, least, partial(self._try_out, few, chunk))
+        if plan is not None:
+            leaving = Leaving.of(plan.gone, plan.moved)
+        else:
+            leaving = Leaving.of(gone, () if known is None else known.moved())
+        plan = self._without_needless(few, chunk, leaving) or plan
         return None if plan is None else self._carry_out(plan, chunk)
+
+    def _without_needless(
+        self, few: FewNodes, chunk: PlacementUnit, leaving: Leaving
+    ) -> Rearrangement | None:
+        """A plan in which only some go of those who go for good; None if all of them have to.
+
+        A plan with more may be fairer: some go only so that it is the turn of others.
+        """
+        best: Rearrangement | None = None
+        while self._come_from_several(leaving):
+            found = few.search(chunk, None, partial(self._try_out, few, chunk), leaving)
+            if found is None:
+                break
+            best, leaving = found, Leaving.of(found.gone, found.moved)
+        return best
+
+    def _come_from_several(self, leaving: Leaving) -> bool:
+        """Whether several queues give, which have to take turns."""
+        occupancy = self._state.occupancy
+        queues = {occupancy.queue_of(occupancy.pods[pod]) for pod in leaving.gone}
+        return self._eligibility.action is Action.RECLAIM and len(queues) > 1
 
     def _is_free(self, chunk: PlacementUnit, nodes: frozenset[str]) -> bool:
         """Whether nodes have free together what a chunk needs, so that moving may help."""

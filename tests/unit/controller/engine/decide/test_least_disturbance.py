@@ -185,3 +185,15 @@ class TestQueuesThatGive:
         plan = scene.plan()
         assert sorted(evicted(plan)) == ["gang-0", "gang-1"]
         assert nominated(plan) == {"new-0": "m", "new-1": "n"}
+
+    def test_nor_if_the_group_gets_other_nodes_then(self) -> None:
+        """With `spare` and one pod of the gang gone, both pods fit on `m`; the gang is enough."""
+        scene = Scene(**only(Action.RECLAIM)).queue("q", quota=4)
+        scene.queue("most", quota=2, weight=0).queue("less", quota=2, weight=0)
+        scene.node("m", 2).node("n", 1).node("far", 4)
+        scene.runs("spare", "m", queue="most").runs("gang", "m", "n", queue="less")
+        scene.runs("firm", "far", "far", "far", queue="most", preemptible=False)
+        scene.runs("firm-too", "far", queue="less", preemptible=False)
+        plan = scene.waits("new", 2).plan()
+        assert sorted(evicted(plan)) == ["gang-0", "gang-1"]
+        assert nominated(plan) == {"new-0": "m", "new-1": "n"}

@@ -30,7 +30,8 @@ def test_plans_are_the_same_without_the_bound(
     monkeypatch.setattr(Freeable, "may_suffice", _always)
     for number, (case, found) in enumerate(zip(cases, with_bound, strict=True)):
         other = plan(case.snapshot())
-        assert found.evictions == other.evictions, f"case {number}"
+        # All are written together; without the bound, a search may come to them in another order.
+        assert set(found.evictions) == set(other.evictions), f"case {number}"
         assert found.nominations == other.nominations, f"case {number}"
         assert found.starts == other.starts, f"case {number}"
 
