@@ -9,7 +9,7 @@ from carina_dra.cli.command import Command
 from carina_dra.cli.output import OutputFormat, add_output_argument, render
 from carina_dra.text_table import columns
 from controller.commands.input import add_snapshot_argument, chosen_cluster, print_error
-from controller.engine.decide.nodes.stranded import Lack, StrandedGpus
+from controller.engine.decide.nodes.stranded import Lack, StrandedGpus, in_words
 from controller.engine.files.value import codec_of
 from controller.engine.free import FreeDevices, free_devices
 from controller.engine.state.state import State
@@ -20,12 +20,6 @@ PRINTED: Final = 0
 INVALID_INPUT: Final = 2
 
 _NAME: Final = "free"
-_LACKS: Final = {
-    Lack.CPU: "cpu",
-    Lack.MEMORY: "memory",
-    Lack.PODS: "pods",
-    Lack.FRAGMENTS: "large enough parts",
-}
 _EXIT_CODES: Final = f"""\
 exit codes:
   {PRINTED}  what is free was printed
@@ -86,12 +80,9 @@ def lines(found: Iterable[FreeDevices]) -> Iterator[str]:
 def stranded_lines(lost: Mapping[str, Mapping[Lack, float]]) -> Iterator[str]:
     """How many free GPUs nobody can use, and for lack of what."""
     total = {lack: sum(of_node.get(lack, 0) for of_node in lost.values()) for lack in Lack}
-    causes = [
-        f"{amount:.4g} for lack of {_LACKS[lack]}" for lack, amount in total.items() if amount
-    ]
-    if causes:
+    if any(total.values()):
         yield ""
-        yield f"stranded, of use for nothing that is typically asked for: {', '.join(causes)}"
+        yield f"stranded, of use for nothing that is typically asked for: {in_words(total)}"
 
 
 def _gangs(found: FreeDevices) -> Iterator[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from controller.engine.decide.nodes.stranded import Lack
 from controller.engine.model.plan import Action
 
 
@@ -135,6 +136,8 @@ class Sample:
     """By queue and resource: what it has, in the units of the resource."""
     fair_shares: Mapping[str, Mapping[str, int]]
     """By queue and resource: its part, of what it asks for, as the last cycle saw it."""
+    stranded: Mapping[Lack, float]
+    """Free GPUs that nothing can use that is typically asked for, by what is lacking."""
 
     def is_like(self, other: "Sample") -> bool:
         """Whether both are the same but for their time."""

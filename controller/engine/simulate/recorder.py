@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from controller.engine.decide.nodes.stranded import StrandedGpus
 from controller.engine.model.plan import Action, Eviction, Start
 from controller.engine.model.resource import describe
 from controller.engine.simulate.gpus import SimulatedGpus
@@ -29,6 +30,7 @@ class Recorder:
         self._state = state
         self._gpus = gpus
         self._occupancy = occupancy
+        self._stranded = StrandedGpus(state)
         self.queues = tuple(
             sorted(
                 name for name in state.occupancy.tree.queues if state.occupancy.tree.is_leaf(name)
@@ -81,6 +83,7 @@ class Recorder:
                 name: dict(zip(resources, allocated[name], strict=True)) for name in self.queues
             },
             fair_shares=fair_shares,
+            stranded=self._stranded.by_lack(),
         )
         if self.samples and self.samples[-1].at == now:
             self.samples.pop()

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from carina_dra.text_table import columns
+from controller.engine.decide.nodes.stranded import in_words
 from controller.engine.files.value import codec_of
 from controller.engine.model.plan import Action
 from controller.engine.simulate.record import (
@@ -63,6 +64,7 @@ def comparison(records: Iterable[Record]) -> Iterator[str]:
         ("wait, longest", [clock(summary.total.waits.longest) for _, summary in found]),
         ("pods evicted", [str(summary.total.evictions) for _, summary in found]),
         ("GPU hours lost", [f"{summary.total.lost_gpu_hours:.1f}" for _, summary in found]),
+        ("GPUs stranded", [f"{sum(summary.stranded.values()):.1f}" for _, summary in found]),
         ("time to the end", [clock(record.end - record.start) for record, _ in found]),
     ]
     for queue in found[0][0].queues:
@@ -95,6 +97,9 @@ def _headline(record: Record, summary: Summary) -> Iterator[str]:
         f"{_percent(summary.utilisation)} of the GPUs in use, "
         f"{_number(summary.total.evictions, 'pod')} evicted, {lost:.1f} GPU hours lost"
     )
+    stranded = {lack: round(gpus, 1) for lack, gpus in summary.stranded.items()}
+    if any(stranded.values()):
+        yield f"GPUs stranded, of use for nothing that is typically asked for: {in_words(stranded)}"
 
 
 def _queues(record: Record, summary: Summary) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
+from controller.engine.decide.nodes.stranded import Lack
 from controller.engine.model.resource import figure, parse_resource
 from controller.engine.simulate.record import JobRecord, PodOutcome, Record, Sample
 
@@ -56,6 +58,8 @@ class Summary:
 
     utilisation: float
     """The part of the GPUs that was in use, as a mean over time; 0 without GPUs."""
+    stranded: Mapping[Lack, float]
+    """Free GPUs that nothing could use that was typically asked for, as means over time."""
     total: QueueSummary
     queues: Mapping[str, QueueSummary]
 
@@ -67,9 +71,14 @@ def summarize(record: Record) -> Summary:
     there = _mean(spans, lambda sample: sample.gpus)
     return Summary(
         utilisation=held / there if there else 0,
+        stranded={lack: _mean(spans, partial(_stranded, lack)) for lack in Lack},
         total=_of_jobs(record, record.jobs, held, {}),
         queues={queue: _of_queue(record, spans, queue) for queue in record.queues},
     )
+
+
+def _stranded(lack: Lack, sample: Sample) -> float:
+    return sample.stranded.get(lack, 0)
 
 
 def _of_queue(record: Record, spans: Sequence[tuple[Sample, float]], queue: str) -> QueueSummary:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import WHOLE
@@ -21,6 +22,21 @@ class Lack(StrEnum):
     PODS = "pods"
     FRAGMENTS = "fragments"
     """What is free of it is too small a part."""
+
+
+_WORDS: Final = {
+    Lack.CPU: "cpu",
+    Lack.MEMORY: "memory",
+    Lack.PODS: "pods",
+    Lack.FRAGMENTS: "large enough parts",
+}
+
+
+def in_words(gpus: Mapping[Lack, float]) -> str:
+    """How many GPUs are stranded for lack of what; empty if none is."""
+    return ", ".join(
+        f"{gpus[lack]:.4g} for lack of {words}" for lack, words in _WORDS.items() if gpus.get(lack)
+    )
 
 
 def stranded(left: Left, wishes: Sequence[TypicalWish]) -> Mapping[Lack, int]:

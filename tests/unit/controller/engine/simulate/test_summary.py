@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from controller.engine.decide.cycle import Engine
+from controller.engine.decide.nodes.stranded import Lack
 from controller.engine.simulate.record import Record
 from controller.engine.simulate.report import clock, comparison, table
 from controller.engine.simulate.series import series
@@ -41,6 +42,15 @@ def test_a_queue_counts_what_it_has_of_each_resource() -> None:
     record = run({"duration": "1h", "gpus": 2}, until="2h")
     fairness = summarize(record).queues["q"].fairness["deviceClass gpu.carina.dev"]
     assert fairness.allocated == pytest.approx(1)
+
+
+def test_gpus_are_stranded_beside_a_job_that_has_all_of_the_cpu() -> None:
+    """Each node has 2 GPUs and 8 cores: for half of the time, a GPU is left without a core."""
+    record = run({"duration": "1h", "gpus": 1, "cpu": 8}, {"duration": "2h", "gpus": 1, "cpu": 1})
+    assert summarize(record).stranded[Lack.CPU] == pytest.approx(0.5)
+    assert "GPUs stranded, of use for nothing that is typically asked for: 0.5 for lack of cpu" in (
+        table(record)
+    )
 
 
 def test_a_line_has_the_mean_of_each_part_of_the_time() -> None:
