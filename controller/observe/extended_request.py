@@ -5,14 +5,13 @@ DeviceClass that is mapped to the name (KEP-5004). The requests of that claim ar
 in `extendeddynamicresources.go` of kube-scheduler 1.37.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     DeviceClaim,
-    DeviceClass,
     DeviceRequest,
     ExactCount,
     ExactDeviceRequest,
@@ -20,9 +19,8 @@ from carina_dra.resource import (
     JsonObject,
     ResourceClaimSpec,
 )
+from controller.engine.model.extended_resource import IMPLICIT
 
-_IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""How the names begin that every DeviceClass has, with its own name after it."""
 _NATIVE: Final = "kubernetes.io/"
 _QUOTA: Final = "requests."
 _TEMPLATES: Final = 4096
@@ -80,7 +78,7 @@ def _requests(spec: JsonObject) -> Iterator[ExtendedRequest]:
 
 def _is_extended(name: str) -> bool:
     """Whether kube-scheduler may serve a resource by a claim."""
-    if name.startswith(_IMPLICIT):
+    if name.startswith(IMPLICIT):
         return True
     return "/" in name and _NATIVE not in name and not name.startswith(_QUOTA)
 
@@ -118,24 +116,3 @@ def claim_spec(requests: ExtendedRequests, resource: str, class_name: str) -> Re
 
 def _name(request: ExtendedRequest) -> str:
     return f"container-{request.container}-request-{request.position}"
-
-
-def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
-    """The class for each extended resource, by name.
-
-    Of several classes that name the same, kube-scheduler takes the newest, and of equally old ones
-    the first by name.
-    """
-    found: dict[str, str] = {}
-    ordered = sorted(classes, key=lambda known: known.metadata.name, reverse=True)
-    for device_class in sorted(ordered, key=_created):
-        if device_class.spec.extended_resource_name:
-            found[device_class.spec.extended_resource_name] = device_class.metadata.name
-    for device_class in ordered:
-        found[_IMPLICIT + device_class.metadata.name] = device_class.metadata.name
-    return found
-
-
-def _created(device_class: DeviceClass) -> float:
-    stamp = device_class.metadata.creation_timestamp
-    return 0.0 if stamp is None else stamp.timestamp()

@@ -21,9 +21,10 @@ from carina_dra.resource import (
     ResourceClaim,
     ResourceClaimStatus,
 )
+from controller.engine.model.extended_resource import classes_by_resource
 from controller.engine.model.planned_claim import planned_name
 from controller.engine.model.pod import PodNeeds
-from controller.observe.extended_request import claim_spec, classes_by_resource
+from controller.observe.extended_request import claim_spec
 from controller.observe.pod import ObservedPod
 
 SPECIAL_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"

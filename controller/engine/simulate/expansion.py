@@ -1,7 +1,7 @@
 """From a scenario to the trace that is simulated."""
 
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
@@ -27,7 +27,9 @@ from carina_dra.resource import (
     ResourceClaimSpec,
 )
 from carina_dra.resource.errors import BadValueError
+from controller.engine.model.extended_resource import classes_by_resource
 from controller.engine.model.group import Group, PodSet
+from controller.engine.model.planned_claim import planned_name
 from controller.engine.model.pod import Pending, Pod, PodNeeds
 from controller.engine.model.queue import Queue
 from controller.engine.model.snapshot import Snapshot
@@ -56,7 +58,8 @@ def expand(scenario: Scenario, classes: Iterable[DeviceClass] = ()) -> Trace:
     own = {
         device_class.metadata.name: device_class for device_class in (*device_classes(), *classes)
     }
-    check(scenario, own)
+    class_of = classes_by_resource(own.values())
+    check(scenario, own, class_of)
     nodes = {
         node.name: (node, template) for template in scenario.nodes for node in template.nodes()
     }
@@ -77,7 +80,7 @@ def expand(scenario: Scenario, classes: Iterable[DeviceClass] = ()) -> Trace:
         topologies=scenario.topologies,
         settings=scenario.settings,
     )
-    jobs = sorted(_jobs(scenario), key=lambda job: job.arrival)
+    jobs = sorted(_jobs(scenario, class_of), key=lambda job: job.arrival)
     return Trace(
         name=scenario.name,
         start=start,
@@ -108,18 +111,21 @@ def _is_added_first(scenario: Scenario, node: str) -> bool:
     return False
 
 
-def _jobs(scenario: Scenario) -> Iterator[Job]:
+def _jobs(scenario: Scenario, class_of: Mapping[str, str]) -> Iterator[Job]:
     for index, template in enumerate(scenario.jobs):
         spec = _claim_spec(template, f"jobs[{index}]")
         for number in range(template.count):
             name = f"{template.name}-{number}" if template.count > 1 else template.name
             arrival = template.arrival + number * template.every
-            yield _Maker(template, template, spec).job(name, arrival, template.duration)
+            maker = _Maker(template, template, spec, class_of)
+            yield maker.job(name, arrival, template.duration)
     for index, generator in enumerate(scenario.generators):
-        yield from _generated(scenario, generator, f"generators[{index}]")
+        yield from _generated(scenario, generator, class_of, f"generators[{index}]")
 
 
-def _generated(scenario: Scenario, generator: Generator, path: str) -> Iterator[Job]:
+def _generated(
+    scenario: Scenario, generator: Generator, class_of: Mapping[str, str], path: str
+) -> Iterator[Job]:
     random = Random(f"{scenario.seed}/{generator.name}")  # noqa: S311 - of a simulation
     specs = [
         _claim_spec(size, f"{path}.sizes[{index}]") for index, size in enumerate(generator.sizes)
@@ -129,7 +135,7 @@ def _generated(scenario: Scenario, generator: Generator, path: str) -> Iterator[
     for number, at in enumerate(generator.arrivals.times(generator.first, last, random)):
         chosen = bisect(bounds, random.random() * float(bounds[-1]), hi=len(bounds) - 1)
         duration = draw(generator.duration, random)
-        maker = _Maker(generator, generator.sizes[chosen], specs[chosen])
+        maker = _Maker(generator, generator.sizes[chosen], specs[chosen], class_of)
         yield maker.job(f"{generator.name}-{number}", at, duration)
 
 
@@ -140,6 +146,8 @@ class _Maker:
     workload: JobTemplate | Generator
     shape: JobShape
     claim: ResourceClaimSpec | None
+    class_of: Mapping[str, str]
+    """The device class by extended resource."""
 
     def job(self, name: str, arrival: float, duration: float | None) -> Job:
         """A job; its name is that of its queue and its own, as namespace and name."""
@@ -162,29 +170,42 @@ class _Maker:
 
     def _pod(self, group: str, index: int, arrival: float) -> Pod:
         key = f"{group}-{index}"
+        limits = tuple(sorted(self.shape.limits.items()))
+        planned = tuple((name, planned_name(key, name)) for name, _ in limits)
+        own = () if self.claim is None else (f"{key}-{_CLAIM}",)
         return Pod(
             key=key,
             needs=PodNeeds(
                 cpu=self.shape.cpu,
                 memory=self.shape.memory,
+                mapped=limits,
                 node_selector=tuple(self.shape.node_selector.items()),
                 tolerations=self.shape.tolerations,
             ),
             state=Pending(),
             group=group,
             line=group,
-            claims=() if self.claim is None else (f"{key}-{_CLAIM}",),
+            claims=(*own, *(claim for _, claim in planned)),
+            planned=planned,
             rank=index,
             created=arrival,
         )
 
     def _claims(self, pods: Iterable[Pod]) -> Iterator[ResourceClaim]:
-        if self.claim is not None:
-            for pod in pods:
-                for key in pod.claims:
+        for pod in pods:
+            specs = {key: self._planned_spec(name) for name, key in pod.planned}
+            for key in pod.claims:
+                spec = specs.get(key, self.claim)
+                if spec is not None:
                     namespace, _, name = key.partition("/")
                     metadata = ObjectMeta(name=name, namespace=namespace, uid=key)
-                    yield ResourceClaim(metadata=metadata, spec=self.claim)
+                    yield ResourceClaim(metadata=metadata, spec=spec)
+
+    def _planned_spec(self, resource: str) -> ResourceClaimSpec:
+        """The claim that kube-scheduler makes for a limit of a pod with one container."""
+        mode = ExactCount(self.shape.limits[resource])
+        wanted = Exactly(ExactDeviceRequest(self.class_of[resource], mode=mode))
+        return ResourceClaimSpec(DeviceClaim((DeviceRequest("container-0-request-0", wanted),)))
 
 
 def _claim_spec(shape: JobShape, path: str) -> ResourceClaimSpec | None:

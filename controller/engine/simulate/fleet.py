@@ -38,6 +38,8 @@ from controller.engine.model.node import ClusterNode, Taint
 DRIVER: Final = "gpu.carina.dev"
 GPU_CLASS: Final = DRIVER
 """The class of whole GPUs; those of other kinds are below it, such as mig.gpu.carina.dev."""
+_EXTENDED_RESOURCE: Final = "nvidia.com/gpu"
+"""With which pods ask for whole GPUs without a claim."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 _NUMA_NODES: Final = 2
 _CORES: Final = 100
@@ -225,7 +227,8 @@ def device_classes() -> tuple[DeviceClass, ...]:
                             f"device.attributes['{DRIVER}'].type == '{kind}'"
                         )
                     ),
-                )
+                ),
+                extended_resource_name=_EXTENDED_RESOURCE if kind is GpuUse.GPU else None,
             ),
         )
         for kind in GpuUse

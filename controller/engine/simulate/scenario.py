@@ -76,6 +76,8 @@ class JobShape:
     gpus: int = 0
     """Whole GPUs, short for devices of class gpu.carina.dev."""
     devices: tuple[RequestedDevices, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Devices without a claim: extended resources, such as nvidia.com/gpu, by name."""
     match_attribute: str | None = None
     """All devices of a pod have the same value of this attribute."""
     cpu: MilliCpu = 0
@@ -90,6 +92,9 @@ class JobShape:
             raise ValueError(f"pods is {self.pods}; it must be at least 1")
         if self.gpus < 0:
             raise ValueError(f"gpus is {self.gpus}; it must not be negative")
+        for name, amount in self.limits.items():
+            if amount < 1:
+                raise ValueError(f"limits[{name}] is {amount}; it must be at least 1")
         if self.min_pods is not None and not 0 <= self.min_pods <= self.pods:
             raise ValueError(f"minPods is {self.min_pods}; it must be from 0 to pods ({self.pods})")
 
@@ -206,8 +211,10 @@ class Scenario:
     """The least time between two cycles of the engine."""
 
 
-def check(scenario: Scenario, classes: Iterable[str]) -> None:
-    """Checks that the parts of a scenario fit together; `classes` are the device classes.
+def check(scenario: Scenario, classes: Iterable[str], extended: Iterable[str]) -> None:
+    """Checks that the parts of a scenario fit together.
+
+    classes: the device classes; extended: the extended resources of which there is a class.
 
     Raises:
         BadValueError: a name is used twice, or is not known. It has the path of the field.
@@ -231,16 +238,26 @@ def check(scenario: Scenario, classes: Iterable[str]) -> None:
             raise _problem(f"{path}.queue", f"is {workload.queue!r}, which has queues below it")
         match workload:
             case JobTemplate():
-                _check_shape(workload, scenario, classes, path)
+                _check_shape(workload, scenario, classes, extended, path)
             case Generator():
                 for number, size in enumerate(workload.sizes):
-                    _check_shape(size, scenario, classes, f"{path}.sizes[{number}]")
+                    size_path = f"{path}.sizes[{number}]"
+                    _check_shape(size, scenario, classes, extended, size_path)
                 if scenario.until is None and workload.last is None:
                     raise _problem(path, "has no last, and the scenario no until; write one")
     _check_events(scenario)
 
 
-def _check_shape(shape: JobShape, scenario: Scenario, classes: Iterable[str], path: str) -> None:
+def _check_shape(
+    shape: JobShape,
+    scenario: Scenario,
+    classes: Iterable[str],
+    extended: Iterable[str],
+    path: str,
+) -> None:
+    for name in shape.limits:
+        what = "an extended resource of a device class"
+        _check_known(name, extended, what, f"{path}.limits")
     for index, devices in enumerate(shape.devices):
         for name in devices.classes:
             _check_known(name, classes, "a device class", f"{path}.devices[{index}]")

@@ -1,16 +1,13 @@
 """The requests of the claim for a pod's extended resources are those that kube-scheduler makes."""
 
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from carina_dra.resource import DeviceClass, ExactCount, Exactly, ObjectMeta
+from carina_dra.resource import ExactCount, Exactly
 from controller.observe.extended_request import (
     ExtendedRequest,
     claim_spec,
-    classes_by_resource,
     extended_requests,
 )
 
@@ -110,25 +107,3 @@ def test_order_in_which_a_container_names_resources_does_not_matter() -> None:
 def test_number_of_requests_that_a_tenant_makes_is_bounded() -> None:
     spec = {"containers": [container(gpu=1) for _ in range(1000)]}
     assert len(extended_requests(spec)) == 64
-
-
-def of(name: str, resource: str | None = NAME, day: int = 1) -> DeviceClass:
-    stamp = datetime(2026, 1, day, tzinfo=UTC)
-    made = DeviceClass(ObjectMeta(name=name, creation_timestamp=stamp))
-    return replace(made, spec=replace(made.spec, extended_resource_name=resource))
-
-
-@pytest.mark.parametrize(("older", "newer"), ["ab", "ba"])
-def test_newest_class_of_a_name_counts(older: str, newer: str) -> None:
-    classes = [of(older), of(newer, day=2)]
-    assert classes_by_resource(classes)[NAME] == newer
-    assert classes_by_resource(classes[::-1])[NAME] == newer
-
-
-def test_of_equally_old_classes_of_a_name_the_first_counts() -> None:
-    assert classes_by_resource([of("b"), of("a")])[NAME] == "a"
-    assert classes_by_resource([of("a"), of("b")])[NAME] == "a"
-
-
-def test_every_class_has_a_name_of_its_own() -> None:
-    assert classes_by_resource([of("a", None)]) == {"deviceclass.resource.kubernetes.io/a": "a"}

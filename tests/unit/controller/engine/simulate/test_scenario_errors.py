@@ -37,6 +37,14 @@ def node(**fields: Any) -> dict[str, Any]:
     ("document", "problem"),
     [
         ({**HEADER}, "lacks name, nodes, queues"),
+        (
+            scenario({"limits": {"nvidia.com/gpus": 1}}),
+            "jobs[0].limits: is 'nvidia.com/gpus', which is not an extended resource of a device",
+        ),
+        (
+            scenario({"limits": {"nvidia.com/gpu": 0}}),
+            "jobs[0]: limits[nvidia.com/gpu] is 0; it must be at least 1",
+        ),
         (scenario(seeds=1), "seeds: is not a field of Scenario; did you mean seed?"),
         (
             scenario({"durration": "1h"}),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from controller.engine.decide.cycle import Engine
 from controller.engine.model.plan import Action, Eviction, Plan
 from controller.engine.model.pod import Placed
 from controller.engine.simulate.record import JobRecord, NodeLeft, PodOutcome, PodsEvicted, Record
@@ -50,6 +51,14 @@ def test_a_job_waits_until_another_ends() -> None:
     record = run({"duration": "1m", "gpus": 2, "pods": 2}, {"duration": "1m", "gpus": 2})
     assert job_of(record, "j1").started == 60
     assert record.end == 120
+
+
+def test_pods_get_gpus_by_their_limits() -> None:
+    limits = {"nvidia.com/gpu": 2}
+    jobs = ({"duration": "1m", "limits": limits, "pods": 2}, {"duration": "1m", "limits": limits})
+    record = run(*jobs, engine=lambda state: Engine(state).decide)
+    assert len(job_of(record, "j0").runs[0].devices) == 2
+    assert job_of(record, "j1").started == 60
 
 
 def test_a_gang_starts_at_once() -> None:
