@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from controller.engine.model import queue
 from controller.engine.model.queue import QUEUE_LABEL
 
 GROUP: Final = "scheduling.carina.dev"
@@ -32,7 +31,6 @@ EXPIRES_ANNOTATION: Final = f"{GROUP}/expires-after"
 """The annotation of a standalone claim: for how long it holds its devices, such as `8h`."""
 RESERVATIONS: Final = "reservations"
 """The resource of the `reservedFor` entry that holds a standalone claim; no such object exists."""
-EVICT_ANNOTATION: Final = queue.EVICT_ANNOTATION
 QUEUE_FINALIZER: Final = f"{GROUP}/in-use"
 """The finalizer of a Queue to which groups are charged."""
 TAINT: Final = f"{GROUP}/exclusive"

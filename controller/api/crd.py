@@ -53,9 +53,11 @@ KINDS: Final = (
         (
             Column("Parent", ".spec.parent"),
             Column("Priority", ".spec.priority", "integer", wide=True),
+            Column("Allocated", ".status.resources[0].allocated"),
+            Column("Fair Share", ".status.resources[0].fairShare"),
             Column("Running", ".status.groups.running", "integer"),
             Column("Pending", ".status.groups.pending", "integer"),
-            Column("Active", '.status.conditions[?(@.type=="Active")].status', wide=True),
+            Column("State", '.status.conditions[?(@.type=="Active")].reason'),
             _AGE,
         ),
     ),

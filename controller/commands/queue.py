@@ -1,4 +1,4 @@
-"""`carina queue`: what each queue has, may have and waits for."""
+"""`carina queue`: what each queue has, may have and waits for; it stops and resumes queues."""
 
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping
@@ -9,10 +9,12 @@ from carina_dra.cli.output import OutputFormat, add_output_argument, render
 from carina_dra.resource.errors import did_you_mean
 from carina_dra.text_table import columns
 from controller.api.queue import GroupCounts, QueueStatus
+from controller.commands.hold import HoldError, set_hold
 from controller.commands.input import add_snapshot_argument, chosen_cluster, print_error
 from controller.engine.decide.cycle import Engine
 from controller.engine.files.queue import UNLIMITED
 from controller.engine.model.plan import Plan
+from controller.engine.model.queue import Hold
 from controller.engine.model.resource import Resource, describe, write_amount
 from controller.engine.state.queue_tree import ROOT
 from controller.engine.state.state import State
@@ -24,18 +26,23 @@ from controller.report.queue_status import (
     queue_amounts,
     queue_status,
 )
-from controller.report.queue_use import use_of_closed_queues
+from controller.report.queue_use import use_of_stopped_queues
 
 __all__ = ["COMMAND"]
 
 PRINTED: Final = 0
+FAILED: Final = 1
 INVALID_INPUT: Final = 2
 
 _NAME: Final = "queue"
+_STOP: Final = "stop"
+_RESUME: Final = "resume"
+_TWO: Final = 2
 _INDENT: Final = "  "
 _EXIT_CODES: Final = f"""\
 exit codes:
-  {PRINTED}  the queues were printed
+  {PRINTED}  the queues were printed, or the queue was stopped or resumed
+  {FAILED}  the queue was not stopped or resumed
   {INVALID_INPUT}  an argument or the file is not valid, or the cluster cannot be read
 """
 _HEADINGS: Final = (
@@ -53,12 +60,42 @@ _HEADINGS: Final = (
 
 
 def run(arguments: Namespace) -> int:
-    """Prints the queues; errors of the input go to standard error."""
+    """Prints the queues, or stops or resumes one; errors go to standard error."""
+    words = arguments.words
+    if len(words) == _TWO and words[0] in (_STOP, _RESUME):
+        return _hold(words[0], words[1], arguments)
+    if len(words) > 1:
+        problem = f"{' '.join(words)!r} is not [QUEUE], {_STOP} QUEUE or {_RESUME} QUEUE"
+        print_error(_NAME, problem)
+        return INVALID_INPUT
+    if arguments.drain:
+        print_error(_NAME, f"--drain needs {_STOP} QUEUE")
+        return INVALID_INPUT
+    return _show(words[0] if words else None, arguments)
+
+
+def _hold(verb: str, queue: str, arguments: Namespace) -> int:
+    if arguments.drain and verb == _RESUME:
+        print_error(_NAME, f"--drain does not go with {_RESUME}")
+        return INVALID_INPUT
+    if arguments.file is not None:
+        print_error(_NAME, f"{verb} changes the cluster of the kubeconfig; leave out -f")
+        return INVALID_INPUT
+    stopped = Hold.DRAIN if arguments.drain else Hold.HOLD
+    try:
+        print(set_hold(queue, Hold.NONE if verb == _RESUME else stopped))
+    except HoldError as error:
+        print_error(_NAME, str(error))
+        return FAILED
+    return PRINTED
+
+
+def _show(queue: str | None, arguments: Namespace) -> int:
     try:
         cluster = chosen_cluster(_NAME, arguments)
         state = State(cluster.snapshot)
         table = _Table(state, Engine(state).decide(), cluster.access)
-        names = table.chosen(arguments.queue)
+        names = table.chosen(queue)
     except ValueError as error:
         print_error(_NAME, str(error))
         return INVALID_INPUT
@@ -73,7 +110,7 @@ class _Table:
     def __init__(self, state: State, plan: Plan, access: Mapping[str, QueueAccess]) -> None:
         self._tree = state.occupancy.tree
         groups = count_groups(state)
-        use, held_up = use_of_closed_queues(state.occupancy), holdups(state.occupancy, plan)
+        use, held_up = use_of_stopped_queues(state.occupancy), holdups(state.occupancy, plan)
         names = [*self._below(ROOT), *sorted(state.occupancy.tree.cut_off)]
         self._statuses: dict[str, QueueStatus] = {
             name: queue_status(
@@ -166,15 +203,25 @@ class _Table:
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = _EXIT_CODES
+    parser.usage = f"carina {_NAME} [QUEUE | {_STOP} QUEUE [--drain] | {_RESUME} QUEUE] [options]"
     parser.add_argument(
-        "queue", nargs="?", metavar="QUEUE", help="this queue and those below it [all queues]"
+        "words",
+        nargs="*",
+        metavar="QUEUE",
+        help="this queue and those below it [all queues]; "
+        f"{_STOP} QUEUE: nothing starts in it, or in queues below it, until {_RESUME} QUEUE",
+    )
+    parser.add_argument(
+        "--drain",
+        action="store_true",
+        help=f"with {_STOP}: evict its groups, too, as far as PodDisruptionBudgets allow",
     )
     add_snapshot_argument(parser)
     add_output_argument(parser)
 
 
 COMMAND: Final = Command(
-    summary="shows what each queue has, may have and waits for",
+    summary="shows what each queue has, may have and waits for; stops and resumes queues",
     add_arguments=_add_arguments,
     run=run,
 )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from controller.api.queue import DeclaredQueue
-from controller.engine.model.queue import EVICTION_GRACE, QUEUE_LABEL
+from controller.engine.model.queue import EVICTION_GRACE, QUEUE_LABEL, Hold
 
 
 class DeclaredQueues:
@@ -88,7 +88,7 @@ class DeclaredQueues:
 
     def is_emptied(self, queue: str) -> bool:
         """Whether a queue is emptied, or one above it is."""
-        return any(at.queue.evicts for at in self._upwards(queue))
+        return any(at.queue.hold is Hold.DRAIN for at in self._upwards(queue))
 
     def eviction_grace(self, queue: str) -> float:
         """The longest grace period of a queue's pods when they are reclaimed, in seconds."""

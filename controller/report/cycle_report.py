@@ -45,7 +45,7 @@ from controller.report.queue_status import (
     queue_amounts,
     queue_status,
 )
-from controller.report.queue_use import queues_in_use, use_of_closed_queues
+from controller.report.queue_use import queues_in_use, use_of_stopped_queues
 from controller.report.status_writer import StatusTarget, StatusWriter
 from controller.report.waiting import for_tenant, needs_its_user, waiting_text, waiting_word
 
@@ -148,7 +148,7 @@ class CycleReport:
         groups, figures = count_groups(state), {}
         held_up = holdups(state.occupancy, plan)
         self._giving_log.note(held_up, now)
-        use = use_of_closed_queues(state.occupancy)
+        use = use_of_stopped_queues(state.occupancy)
         self._note_use(queues_in_use(state.occupancy))
 
         def report_queue(queue: str, version: ObjectVersion) -> None:

@@ -121,8 +121,9 @@ def _beyond_cluster(occupancy: Occupancy, queue: Queue) -> Iterator[str]:
 
 
 def _quotas(occupancy: Occupancy, queue: Queue) -> Iterator[tuple[Resource, int]]:
-    """The quotas that a queue names, if it is not closed."""
-    if occupancy.tree.closed_by(queue.name) is None:
+    """The quotas that a queue names, unless it ends, or one above it."""
+    tree = occupancy.tree
+    if not any(tree.queues[at].ends for at in tree.paths[queue.name]):
         for resource, entitlement in queue.entitlements.items():
             if entitlement.quota is not None:
                 yield resource, entitlement.quota

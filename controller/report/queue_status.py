@@ -11,7 +11,7 @@ from controller.api.queue import MOST_RESOURCES, GroupCounts, QueueStatus, Resou
 from controller.engine.decide.gangs.placement_unit import Fullness, fullness
 from controller.engine.files.queue import naming
 from controller.engine.model.plan import Plan
-from controller.engine.model.queue import EVICT_ANNOTATION, Queue
+from controller.engine.model.queue import Hold, Queue
 from controller.engine.model.reason import CutOffQueue
 from controller.engine.model.resource import Resource, describe, write_amount
 from controller.engine.state.occupancy import Occupancy
@@ -75,7 +75,7 @@ def queue_status(
     """The status of a queue before a plan is carried out.
 
     groups: those of the queue, by `count_groups`.
-    use: what holds the queue, if it is closed; by `use_of_closed_queues`.
+    use: what holds the queue, if nothing starts in it; by `use_of_stopped_queues`.
     access: what is wrong with who may use it, as far as that is known.
     holdup: what keeps it from giving back, by `holdups`.
     generation: that of the Queue object that was decided on.
@@ -121,12 +121,13 @@ def _active(
         why = CutOffQueue(queue, *tree.cut_off[queue])
         return _inactive("CutOff", f"{why}; {why.remedy}", generation)
     children = tree.children.get(queue, ())
-    closed_by = tree.closed_by(queue)
-    if closed_by == queue:
-        return _closed(tree.queues[queue], use, generation)
-    if closed_by is not None:
-        message = f"queue {closed_by}, which is above it, is being deleted or emptied"
-        return _inactive("ClosedAbove", message, generation)
+    stopping = tree.stopped_by(queue)
+    if stopping is not None and stopping.name == queue:
+        return _stopped(stopping, use, generation)
+    if stopping is not None:
+        state = "on hold" if stopping.deleted is None else "being deleted"
+        message = f"queue {stopping.name}, which is above it, is {state}"
+        return _inactive("StoppedAbove", message, generation)
     if access.admits_nobody:
         message = "no namespace may use the queue: write spec.namespaces, with selector: {} for all"
         return _inactive("NoNamespaces", message, generation)
@@ -145,19 +146,26 @@ def _inactive(reason: str, message: str, generation: int) -> StatusCondition:
     )
 
 
-def _closed(queue: Queue, use: QueueUse | None, generation: int) -> StatusCondition:
-    """Says what holds a queue that admits nothing more."""
-    if use is None:
-        held = "nothing holds it"
+def _stopped(queue: Queue, use: QueueUse | None, generation: int) -> StatusCondition:
+    """Says what holds a queue in which nothing starts."""
+    count = 0 if use is None else len(use.groups)
+    groups = f"{count} {'group' if count == 1 else 'groups'}"
+    if queue.deleted is not None:
+        reason, message = "Deleted", "the queue was deleted and admits nothing"
+        if use is None:
+            message += "; nothing holds it"
+        else:
+            message += f"; {groups} hold{'s' if count == 1 else ''} it: {use}"
+            message += "; it ends with the last of them"
+            if queue.hold is not Hold.DRAIN:
+                message += (
+                    ": delete their pods, or have them evicted with carina queue stop "
+                    f"{queue.name} --drain"
+                )
+    elif queue.hold is Hold.DRAIN:
+        left = "nothing is left in it" if use is None else f"{groups} left in it: {use}"
+        reason, message = "Drained", f"the queue is on hold and its groups are evicted; {left}"
     else:
-        count = len(use.groups)
-        held = f"{count} {'group holds' if count == 1 else 'groups hold'} it: {use}"
-    reason, does = ("Emptied", "is being emptied") if queue.evicts else ("Deleted", "was deleted")
-    remedy = ""
-    if use is not None and not queue.evicts:
-        remedy = (
-            "; it ends with the last of them: delete their pods, or have them evicted with "
-            f"kubectl annotate queue {queue.name} {EVICT_ANNOTATION}=true"
-        )
-    message = f"the queue {does} and admits nothing; {held}{remedy}"
+        runs = "nothing runs in it" if use is None else f"{groups} in it: {use}"
+        reason, message = "Held", f"the queue is on hold, and nothing starts in it; {runs}"
     return _inactive(reason, message, generation)

@@ -31,16 +31,16 @@ def queues_in_use(occupancy: Occupancy) -> AbstractSet[str]:
     )
 
 
-def use_of_closed_queues(occupancy: Occupancy) -> Mapping[str, QueueUse]:
-    """By closed queue: which groups hold it. Queues that nothing holds are left out."""
-    closed = {name for name, queue in occupancy.tree.queues.items() if queue.is_closed}
-    if not closed:
+def use_of_stopped_queues(occupancy: Occupancy) -> Mapping[str, QueueUse]:
+    """By queue in which nothing starts: which groups hold it, if there are any."""
+    stopped = {name for name, queue in occupancy.tree.queues.items() if not queue.admits}
+    if not stopped:
         return {}
     found: dict[str, dict[str, None]] = {}
     for key in _holding(occupancy):
         group = occupancy.pods[key].group
         for name in occupancy.tree.paths.get(_queue_of(occupancy, key) or "", ()):
-            if name in closed and group is not None:
+            if name in stopped and group is not None:
                 found.setdefault(name, {})[group] = None
     return {name: QueueUse(tuple(sorted(groups))) for name, groups in found.items()}
 

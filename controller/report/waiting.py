@@ -11,6 +11,7 @@ from controller.engine.model.reason import (
     ExclusiveDevices,
     NoVictims,
     Reason,
+    StoppedQueue,
     TooFewPods,
     UncountedGpus,
     UnknownQueue,
@@ -48,6 +49,7 @@ def needs_its_user(reason: Reason) -> bool:
         UnknownQueue
         | CutOffQueue
         | ClosedQueue
+        | StoppedQueue
         | TooFewPods
         | BadClaim
         | ExclusiveDevices

@@ -36,7 +36,7 @@ from controller.engine.model.group import Group
 from controller.engine.model.node import ClusterNode, Taint
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Pod, PodNeeds
-from controller.engine.model.queue import Entitlement, Queue, RespectBudgets
+from controller.engine.model.queue import Entitlement, Hold, Queue, RespectBudgets
 from controller.engine.model.resource import CapacityOf, Cpu, DevicesOf, Gpus, Memory, Pods
 from controller.engine.model.snapshot import Snapshot
 from tests.samples.resources import EXAMPLES, example
@@ -153,7 +153,7 @@ queues = st.builds(
     placement=st.none() | values(Policy),
     reserves=st.booleans(),
     deleted=st.none() | st.integers(0, 2**31).map(float),
-    evicts=st.booleans(),
+    hold=st.sampled_from(Hold),
 )
 """Amounts are those that a quantity can be, and times are in the seconds of meta/v1 Time."""
 

@@ -47,9 +47,9 @@ from controller.engine.files.namespaces import Namespaces
 from controller.engine.files.priorities import Priorities
 from controller.engine.files.value import codec_of
 from controller.engine.model.queue import (
-    EVICT_ANNOTATION,
     UNNAMED,
     Entitlement,
+    Hold,
     Queue,
     RespectBudgets,
 )
@@ -113,6 +113,14 @@ _RespectBudgets: TypeAlias = Annotated[
         codec_of(RespectBudgets).read,
         codec_of(RespectBudgets).write,
         {"type": "string", "enum": [value.value for value in RespectBudgets]},
+    ),
+]
+_Hold: TypeAlias = Annotated[
+    Hold,
+    Checked(
+        codec_of(Hold).read,
+        codec_of(Hold).write,
+        {"type": "string", "enum": [value.value for value in Hold]},
     ),
 ]
 QueueName: TypeAlias = Annotated[str, text("the name of a queue", DNS_SUBDOMAIN, LONGEST_LABEL)]
@@ -248,6 +256,10 @@ class QueueSpec:
     """Which nodes and devices come first: `balanced`, `binpack`, `spread`, `fragmentation`,
     `upstream`, or an order of nodes and one of devices, such as `spread/binpack`. If it is absent,
     that of the parent holds."""
+    hold: _Hold = Hold.NONE
+    """Whether the queue is stopped, with all queues below it. `Hold`: nothing starts, and what runs
+    goes on. `HoldAndDrain`: nothing starts, and its groups are evicted, as far as
+    PodDisruptionBudgets allow."""
     reserves: bool = False
     """Whether the first group that waits for room has a reservation, which no other group may
     delay. This needs groups that say how long they run."""
@@ -283,6 +295,7 @@ class QueueSpec:
             eviction_grace=self.eviction_grace,
             respect_budgets=self.respect_budgets,
             placement=self.placement,
+            hold=self.hold,
             reserves=self.reserves,
         )
 
@@ -301,6 +314,7 @@ class QueueSpec:
             eviction_grace=queue.eviction_grace,
             respect_budgets=queue.respect_budgets,
             placement=queue.placement,
+            hold=queue.hold,
             reserves=queue.reserves,
         )
 
@@ -344,7 +358,6 @@ def read_document(body: object) -> tuple[Queue, ObjectMeta, QueueSpec]:
     queue = replace(
         queue,
         deleted=None if deleted is None else deleted.timestamp(),
-        evicts=metadata.annotations.get(EVICT_ANNOTATION) == "true",
     )
     return queue, metadata, document.spec
 
@@ -357,7 +370,6 @@ def write_queue(queue: Queue) -> dict[str, Any]:
         deletion_timestamp=(
             None if queue.deleted is None else datetime.fromtimestamp(queue.deleted, UTC)
         ),
-        annotations={EVICT_ANNOTATION: "true"} if queue.evicts else {},
     )
     body = {"apiVersion": API_VERSION, "kind": KIND}
     body["metadata"] = resource_codec(ObjectMeta).write(metadata)

@@ -24,8 +24,6 @@ class Entitlement:
 
 QUEUE_LABEL: Final = "scheduling.carina.dev/queue"
 """The label of a ResourceClaim that only groups of one queue may use."""
-EVICT_ANNOTATION: Final = "scheduling.carina.dev/evict"
-"""The annotation of a Queue that is emptied, if its value is `true`."""
 UNNAMED: Final = Entitlement()
 EVICTION_GRACE: Final = 600.0
 """Seconds; the `eviction_grace` of a queue if no queue from it to the top has one."""
@@ -54,6 +52,16 @@ class RespectBudgets(StrEnum):
     """For what is within its quota; beyond it, for the time of its `eviction_grace` only."""
 
 
+class Hold(StrEnum):
+    """Whether an administrator has stopped a queue, with all queues below it."""
+
+    NONE = "None"
+    HOLD = "Hold"
+    """Nothing starts in it. What runs goes on."""
+    DRAIN = "HoldAndDrain"
+    """Nothing starts in it, and its groups are evicted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     """A queue. Leaves of the tree of queues take groups; others divide what they have."""
@@ -80,10 +88,14 @@ class Queue:
     """Whether its first group that waits for room has a reservation, which others may not delay."""
     deleted: float | None = None
     """When it was deleted, as a Unix time. It stays until no group has anything of it."""
-    evicts: bool = False
-    """Whether it is emptied: its groups, and those of the queues below it, are evicted."""
+    hold: Hold = Hold.NONE
 
     @property
-    def is_closed(self) -> bool:
-        """Whether nothing starts in it, or in a queue below it. It has no quota and no weight."""
-        return self.deleted is not None or self.evicts
+    def admits(self) -> bool:
+        """Whether groups may start in it, or in a queue below it."""
+        return self.deleted is None and self.hold is Hold.NONE
+
+    @property
+    def ends(self) -> bool:
+        """Whether it is to become empty. It has no quota and no weight then."""
+        return self.deleted is not None or self.hold is Hold.DRAIN

@@ -72,16 +72,34 @@ class CutOffQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppedQueue:
+    """An administrator has stopped the queue, or a queue above it."""
+
+    word: ClassVar = "QueueHeld"
+
+    queue: str
+    """The queue that is stopped."""
+
+    def __str__(self) -> str:
+        return f"queue {self.queue} is on hold, and nothing starts in it"
+
+    @property
+    def remedy(self) -> str:
+        """What would help."""
+        return f"wait until the queue is resumed: carina queue resume {self.queue}"
+
+
+@dataclass(frozen=True, slots=True)
 class ClosedQueue:
-    """The queue, or a queue above it, was deleted, or is emptied."""
+    """The queue, or a queue above it, was deleted."""
 
     word: ClassVar = "QueueClosed"
 
     queue: str
-    """The queue that was deleted or is emptied."""
+    """The queue that was deleted."""
 
     def __str__(self) -> str:
-        return f"queue {self.queue} is being deleted or emptied, and admits nothing"
+        return f"queue {self.queue} is being deleted, and admits nothing"
 
     @property
     def remedy(self) -> str:

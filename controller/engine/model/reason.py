@@ -15,6 +15,7 @@ from controller.engine.model.queue_reason import (
     OverFairShare,
     OverLimit,
     OverQuota,
+    StoppedQueue,
     TooFewPods,
     TooManyGpus,
     UncountedGpus,
@@ -54,6 +55,7 @@ __all__ = [
     "Reason",
     "RefusedByScheduler",
     "SearchCut",
+    "StoppedQueue",
     "TooFewDevices",
     "TooFewPods",
     "TooManyGpus",
@@ -133,6 +135,7 @@ Reason: TypeAlias = (
     UnknownQueue
     | CutOffQueue
     | ClosedQueue
+    | StoppedQueue
     | TooFewPods
     | BadClaim
     | BadVolume

@@ -11,6 +11,7 @@ from controller.engine.model.queue import (
     UNNAMED,
     CutOffCause,
     Entitlement,
+    Hold,
     Queue,
     RespectBudgets,
 )
@@ -85,15 +86,21 @@ class QueueTree:
 
     def takes_work(self, name: str) -> bool:
         """Whether groups of a queue may start."""
-        return self.is_leaf(name) and self.closed_by(name) is None
+        return self.is_leaf(name) and self.stopped_by(name) is None
 
-    def closed_by(self, name: str) -> str | None:
-        """The queue that closes a queue of the tree: itself, or one above; None if none does."""
-        return next((each for each in self.paths[name] if self.queues[each].is_closed), None)
+    def stopped_by(self, name: str) -> Queue | None:
+        """The queue that keeps groups of a queue of the tree from starting: itself, or one above.
+
+        None if none does.
+        """
+        path = (self.queues[at] for at in self.paths[name])
+        return next((queue for queue in path if not queue.admits), None)
 
     def is_emptied(self, name: str) -> bool:
         """Whether the groups of a queue are evicted."""
-        return name in self.queues and any(self.queues[each].evicts for each in self.paths[name])
+        return name in self.queues and any(
+            self.queues[at].hold is Hold.DRAIN for at in self.paths[name]
+        )
 
     def entitlements(self, name: str) -> Sequence[Entitlement]:
         """What a queue may have, in the order of the resources."""
@@ -163,7 +170,7 @@ class QueueTree:
     ) -> Entitlement:
         queue = self.queues[name]
         named = queue.entitlements.get(self.resources[at])
-        if queue.is_closed:
+        if queue.ends:
             return Entitlement(0, None if named is None else named.limit, Fraction(0))
         if named is not None:
             return named

@@ -63,7 +63,8 @@ def test_short_names_and_columns_are_printed(cluster: Cluster) -> None:
     finally:
         cluster.kubectl("delete", "queue", "printed")
 
-    assert headings.split() == ["NAME", "PARENT", "RUNNING", "PENDING", "AGE"]
+    columns = "NAME PARENT ALLOCATED FAIR SHARE RUNNING PENDING STATE AGE"
+    assert " ".join(headings.split()) == columns
     assert row.split()[:2] == ["printed", "company"]
 
 

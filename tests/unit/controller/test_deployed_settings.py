@@ -70,6 +70,5 @@ def test_every_annotation_of_pods_is_protected() -> None:
     """The policy names them one by one; a fence needs no protection, since every write is one."""
     text = (_DEPLOY / "queue-membership.yaml").read_text()
     known = {value for name, value in vars(names).items() if name.endswith("_ANNOTATION")}
-    of_queues = {names.EVICT_ANNOTATION}
     unprotected = {each for each in known if f"'{each}'" not in text}
-    assert unprotected == {names.FENCE_ANNOTATION} | of_queues
+    assert unprotected == {names.FENCE_ANNOTATION}

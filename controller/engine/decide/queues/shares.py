@@ -42,6 +42,7 @@ class Shares:
             self.totals,
             state.occupancy.accounts,
             dict(state.occupancy.accounts.requested),
+            self._held(),
             state.usage,
         )
         if inputs == self._known:
@@ -70,15 +71,19 @@ class Shares:
             )
         ]
 
+    def _held(self) -> Mapping[str, Amounts]:
+        """What queues have in which nothing starts, which is all that counts for them."""
+        tree, accounts = self._state.occupancy.tree, self._state.occupancy.accounts
+        if all(queue.admits for queue in tree.queues.values()):
+            return {}
+        stopped = (name for name in tree.queues if tree.stopped_by(name) is not None)
+        return {name: accounts.allocated[name] for name in stopped}
+
     def _roll_up(self, name: str) -> Amounts:
         """What a queue asks for: what its children do, each up to its limit."""
         tree = self._state.occupancy.tree
         below = [self._roll_up(child) for child in tree.children.get(name, ())]
-        asked = (
-            total(below, len(self.totals))
-            if below
-            else self._state.occupancy.accounts.requested[name]
-        )
+        asked = total(below, len(self.totals)) if below else self._asked(name)
         limits = tree.limits(name)
         capped = tuple(
             amount if limit is None else min(amount, limit)
@@ -86,6 +91,14 @@ class Shares:
         )
         self._requested[name] = capped
         return capped
+
+    def _asked(self, name: str) -> Amounts:
+        """What the groups of a queue ask for; what waits where nothing starts asks for nothing."""
+        tree, accounts = self._state.occupancy.tree, self._state.occupancy.accounts
+        if tree.takes_work(name):
+            return accounts.requested[name]
+        pairs = zip(accounts.requested[name], accounts.allocated[name], strict=True)
+        return tuple(map(min, pairs))
 
     def _divided(self, at: int) -> Mapping[str, int]:
         state = self._state

@@ -15,6 +15,7 @@ from controller.engine.model.reason import (
     OverLimit,
     OverQuota,
     Reason,
+    StoppedQueue,
     TooManyGpus,
     UnknownQueue,
 )
@@ -44,8 +45,10 @@ def takes_no_work(tree: QueueTree, queue: str) -> Reason:
     """Why nothing starts in a queue, whatever it asks for."""
     if queue in tree.cut_off:
         return CutOffQueue(queue, *tree.cut_off[queue])
-    if tree.is_leaf(queue):
-        return ClosedQueue(tree.closed_by(queue) or queue)
+    stopping = tree.stopped_by(queue) if tree.is_leaf(queue) else None
+    if stopping is not None:
+        is_deleted = stopping.deleted is not None
+        return ClosedQueue(stopping.name) if is_deleted else StoppedQueue(stopping.name)
     return UnknownQueue(queue, exists=queue in tree.queues)
 
 

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
+from carina_dra.cli import command
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import MergePatch
 from carina_dra.kube.errors import NotFound
-from controller.names import EVICT_ANNOTATION, QUEUE_FINALIZER
+from controller.commands.queue import COMMAND
+from controller.names import QUEUE_FINALIZER
 from controller.report.cycle_report import QUEUES
 from tests.eventually import eventually
 from tests.integration.controller.live.hollow_kubelet import HollowKubelet
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
 
+COMMANDS = {"queue": COMMAND}
 _NODE = "ending-0"
 NewTeam = Callable[..., Team]
 
@@ -26,6 +29,12 @@ def running(site: Site) -> Iterator[None]:
     with site.controller():
         yield
     site.remove_nodes(_NODE)
+
+
+@pytest.fixture
+def kubeconfig(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster for commands."""
+    monkeypatch.setenv("KUBECONFIG", str(site.cluster.kubeconfig))
 
 
 def quota(gpus: int) -> list[dict[str, object]]:
@@ -99,10 +108,56 @@ def test_an_emptied_queue_loses_its_groups_and_ends(
     team.await_bound(4)
     delete_in_use(team)
 
-    change = MergePatch({"metadata": {"annotations": {EVICT_ANNOTATION: "true"}}})
+    change = MergePatch({"spec": {"hold": "HoldAndDrain"}})
     team.client.patch(QUEUES, team.queue, change)
 
     eventually(lambda: not team.bound() and not queue_of(team), within=2 * PLACED_WITHIN)
+
+
+def test_a_queue_is_stopped_and_resumed(
+    new_team: NewTeam, site: Site, capsys: pytest.CaptureFixture[str], kubeconfig: None
+) -> None:
+    team = new_team(resources=quota(4))
+    team.pod("runs")
+    team.await_bound(1)
+
+    assert command.run(["queue", "stop", team.queue], COMMANDS) == 0
+    assert capsys.readouterr().out == (
+        f"queue {team.queue} is on hold: nothing starts in it, and what runs goes on\n"
+    )
+    team.gang("waits", pods=1, gpus=1)
+    team.await_event("QueueHeld")
+    eventually(lambda: _row(site, team) == ["1", "1", "1", "1", "Held"], within=30)
+
+    assert command.run(["queue", "resume", team.queue], COMMANDS) == 0
+    team.await_bound(2)
+    assert queue_of(team)["spec"]["hold"] == "None"
+
+
+def test_a_drained_queue_loses_its_groups_and_stays(
+    new_team: NewTeam, kubelet: HollowKubelet, kubeconfig: None
+) -> None:
+    team = new_team(resources=quota(4))
+    team.job("work", pods=4)
+    team.await_bound(4)
+
+    assert command.run(["queue", "stop", team.queue, "--drain"], COMMANDS) == 0
+
+    eventually(lambda: not team.bound(), within=2 * PLACED_WITHIN)
+    eventually(lambda: active(team).get("reason") == "Drained", within=PLACED_WITHIN)
+
+
+def test_a_queue_that_does_not_exist_is_not_stopped(
+    new_team: NewTeam, capsys: pytest.CaptureFixture[str], kubeconfig: None
+) -> None:
+    team = new_team(resources=quota(4))
+    assert command.run(["queue", "stop", f"{team.queue}s"], COMMANDS) == 1
+    assert f"there is no queue '{team.queue}s'; did you mean" in capsys.readouterr().err
+
+
+def _row(site: Site, team: Team) -> list[str]:
+    """What `kubectl get queues` says of a queue, without its name and age."""
+    return site.cluster.kubectl("get", "queues", team.queue, "--no-headers").split()[1:-1]
 
 
 def test_groups_of_a_queue_that_has_vanished_give_to_others(new_team: NewTeam) -> None:

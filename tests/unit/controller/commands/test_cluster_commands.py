@@ -75,6 +75,30 @@ def test_one_queue_is_shown_with_those_below_it(
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["a", "b"], "'a b' is not [QUEUE], stop QUEUE or resume QUEUE"),
+        (["stop", "a", "b"], "'stop a b' is not [QUEUE], stop QUEUE or resume QUEUE"),
+        (["--drain"], "--drain needs stop QUEUE"),
+        (["resume", "a", "--drain"], "--drain does not go with resume"),
+        (["stop", "a", "-f", "x"], "stop changes the cluster of the kubeconfig; leave out -f"),
+    ],
+)
+def test_what_is_not_valid_to_stop_a_queue_changes_nothing(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("queue", *words) == 2
+    assert capsys.readouterr().err == f"carina queue: {problem}\n"
+
+
+def test_a_queue_can_be_called_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "snapshot.json"
+    path.write_text(write_snapshot(Scene().node("n", 1).queue("stop", quota=1).snapshot()))
+    assert run("queue", "stop", "-f", str(path)) == 0
+    assert "stop" in capsys.readouterr().out
+
+
 def test_amounts_of_memory_are_quantities(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,7 @@ from controller.engine.model.reason import (
     OverQuota,
     Reason,
     SearchCut,
+    StoppedQueue,
     TooFewPods,
     TooManyGpus,
     Undecided,
@@ -81,6 +82,7 @@ def plan(**fields: Any) -> Plan:
         (UnknownQueue("vison", exists=False), "create the queue, or name another one; did you"),
         (UnknownQueue("company", exists=True), "create the queue, or name another one; write one"),
         (ClosedQueue("vision"), "create the pods again with the label of another queue"),
+        (StoppedQueue("vision"), "wait until the queue is resumed: carina queue resume vision"),
         (
             CutOffQueue("vision", "company", CutOffCause.MISSING),
             "create queue company, or give the queues below it an",

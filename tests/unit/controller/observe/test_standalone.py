@@ -11,7 +11,7 @@ from controller.engine.files.namespaces import Namespaces
 from controller.engine.files.priorities import Priorities
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.pod import Gated, Pending, Placed
-from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL, Hold
 from controller.engine.model.snapshot import Snapshot
 from controller.names import (
     EXPIRES_ANNOTATION,
@@ -203,7 +203,7 @@ def test_devices_of_another_queue_than_the_namespace_may_use_are_in_use_of_nobod
 def test_a_claim_of_an_emptied_queue_loses_its_reservation() -> None:
     found = shown(claim(has=True, own=True))
     known = declared_queue()
-    found.put_queue("q", replace(known, queue=replace(known.queue, evicts=True)))
+    found.put_queue("q", replace(known, queue=replace(known.queue, hold=Hold.DRAIN)))
     found.refresh(NOW)
     assert {each.standing for each in found.standalone.values()} == {Standing.USED}
     assert list(found.ending) == ["t/c"]

@@ -3,14 +3,15 @@
 from controller.api.condition import StatusCondition
 from controller.api.queue import GroupCounts
 from controller.engine.model.pod import Evicting
+from controller.engine.model.queue import Hold
 from controller.report.queue_status import queue_status
-from controller.report.queue_use import queues_in_use, use_of_closed_queues
+from controller.report.queue_use import queues_in_use, use_of_stopped_queues
 from tests.unit.controller.engine.scene import NOW, Scene
 
 
 def active(scene: Scene, queue: str = "q") -> StatusCondition:
     state = scene.state()
-    use = use_of_closed_queues(state.occupancy).get(queue)
+    use = use_of_stopped_queues(state.occupancy).get(queue)
     return queue_status(state.occupancy, scene.plan(), queue, GroupCounts(), use).conditions[0]
 
 
@@ -34,27 +35,35 @@ def test_a_deleted_queue_says_who_holds_it_and_what_to_do() -> None:
     assert (condition.holds, condition.reason) == (False, "Deleted")
     assert condition.message == (
         "the queue was deleted and admits nothing; 5 groups hold it: a, b, c and 2 more; it ends "
-        "with the last of them: delete their pods, or have them evicted with kubectl annotate "
-        "queue q scheduling.carina.dev/evict=true"
+        "with the last of them: delete their pods, or have them evicted with carina queue stop q "
+        "--drain"
     )
 
 
 def test_an_emptied_queue_says_who_is_left() -> None:
-    scene = Scene().node("n", 8).queue("q", evicts=True).runs("g", "n")
+    scene = Scene().node("n", 8).queue("q", hold=Hold.DRAIN).runs("g", "n")
     condition = active(scene)
-    assert (condition.holds, condition.reason) == (False, "Emptied")
+    assert (condition.holds, condition.reason) == (False, "Drained")
     assert condition.message == (
-        "the queue is being emptied and admits nothing; 1 group holds it: g"
+        "the queue is on hold and its groups are evicted; 1 group left in it: g"
     )
 
 
-def test_a_queue_below_a_closed_one_says_which_closes_it() -> None:
+def test_a_held_queue_says_what_runs_in_it() -> None:
+    condition = active(Scene().node("n", 8).queue("q", hold=Hold.HOLD).runs("g", "n"))
+    assert (condition.holds, condition.reason) == (False, "Held")
+    assert condition.message == ("the queue is on hold, and nothing starts in it; 1 group in it: g")
+
+
+def test_a_queue_below_a_stopped_one_says_which_stops_it() -> None:
     scene = Scene().node("n", 8).queue("top", deleted=NOW).queue("q", "top").runs("g", "n")
     condition = active(scene)
-    assert (condition.holds, condition.reason) == (False, "ClosedAbove")
-    assert condition.message == "queue top, which is above it, is being deleted or emptied"
+    assert (condition.holds, condition.reason) == (False, "StoppedAbove")
+    assert condition.message == "queue top, which is above it, is being deleted"
 
 
-def test_an_empty_closed_queue_says_that_nothing_holds_it() -> None:
-    condition = active(Scene().queue("q", evicts=True))
-    assert condition.message == "the queue is being emptied and admits nothing; nothing holds it"
+def test_an_emptied_queue_says_that_nothing_is_left() -> None:
+    condition = active(Scene().queue("q", hold=Hold.DRAIN))
+    assert condition.message == (
+        "the queue is on hold and its groups are evicted; nothing is left in it"
+    )

@@ -2,22 +2,32 @@
 
 import pytest
 
+from controller.engine.decide.cycle import Engine
 from controller.engine.model.group import PodSet
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Evicting
-from controller.engine.model.reason import ClosedQueue
-from tests.unit.controller.engine.scene import NOW, Scene, evicted, only
+from controller.engine.model.queue import Hold
+from controller.engine.model.reason import ClosedQueue, Reason, StoppedQueue
+from tests.unit.controller.engine.scene import NOW, Scene, evicted, only, started
 
 
 def _closed(**queue: object) -> Scene:
     return Scene().node("n", 4).queue("q", quota=4, **queue)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("queue", [{"deleted": NOW}, {"evicts": True}], ids=["deleted", "emptied"])
-def test_nothing_starts_in_it(queue: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("queue", "reason"),
+    [
+        ({"deleted": NOW}, ClosedQueue("q")),
+        ({"hold": Hold.HOLD}, StoppedQueue("q")),
+        ({"hold": Hold.DRAIN}, StoppedQueue("q")),
+    ],
+    ids=["deleted", "held", "emptied"],
+)
+def test_nothing_starts_in_it(queue: dict[str, object], reason: Reason) -> None:
     plan = _closed(**queue).waits("g").plan()
     assert plan.starts == ()
-    assert plan.waiting == {"g": (ClosedQueue("q"),)}
+    assert plan.waiting == {"g": (reason,)}
 
 
 def test_nothing_starts_below_it() -> None:
@@ -67,11 +77,40 @@ def test_its_groups_do_not_move() -> None:
     assert evicted(plan) == ["h-0"]
 
 
+# Held --------------------------------------------------------------------------------------------
+
+
+def test_what_runs_in_a_held_queue_keeps_its_quota() -> None:
+    scene = Scene(**only(Action.RECLAIM)).node("n", 4).queue("q", quota=2, hold=Hold.HOLD)
+    scene.queue("owner", quota=2).runs("g", "n", "n", "n", "n", least=0)
+    assert evicted(scene.waits("new", 4, least=1, queue="owner").plan()) == ["g-3", "g-2"]
+
+
+def test_what_waits_in_a_held_queue_keeps_nothing_from_others() -> None:
+    """Of 4 GPUs, `other` may count on what `q` does not have, whatever waits in it."""
+    scene = Scene(**only(Action.RECLAIM)).node("n", 4).queue("q", quota=3, hold=Hold.HOLD)
+    scene.queue("other").runs("g", "n").waits("more", gpus=2)
+    scene.waits("new", 3, queue="other")
+    assert scene.plan().fair_shares == {
+        "q": {"deviceClass gpu": 1},
+        "other": {"deviceClass gpu": 3},
+    }
+
+
+def test_groups_start_again_once_it_is_resumed() -> None:
+    scene = _closed(hold=Hold.HOLD).waits("g")
+    state = scene.state()
+    state.memory = Engine(state).decide().memory
+    scene.queue("q", quota=4)
+    state.put_queues(scene.queues.values())
+    assert started(Engine(state).decide()) == {"g-0": "n"}
+
+
 # Emptied -----------------------------------------------------------------------------------------
 
 
 def test_an_emptied_queue_loses_its_groups_although_nobody_needs_the_room() -> None:
-    plan = _closed(evicts=True).runs("g", "n", "n").plan()
+    plan = _closed(hold=Hold.DRAIN).runs("g", "n", "n").plan()
     assert [(each.pod, each.action, each.group) for each in plan.evictions] == [
         ("t/g-0", Action.DRAIN, "g"),
         ("t/g-1", Action.DRAIN, "g"),
@@ -79,7 +118,7 @@ def test_an_emptied_queue_loses_its_groups_although_nobody_needs_the_room() -> N
 
 
 def test_queues_below_an_emptied_one_are_emptied() -> None:
-    scene = Scene().node("n", 4).queue("top", evicts=True).queue("q", "top").runs("g", "n")
+    scene = Scene().node("n", 4).queue("top", hold=Hold.DRAIN).queue("q", "top").runs("g", "n")
     assert evicted(scene.plan()) == ["g-0"]
 
 
@@ -88,7 +127,7 @@ def test_a_deleted_queue_is_not_emptied_by_itself() -> None:
 
 
 def test_groups_go_by_priority_the_youngest_first_and_those_that_are_not_preemptible_last() -> None:
-    scene = Scene().node("n", 40).queue("q", evicts=True)
+    scene = Scene().node("n", 40).queue("q", hold=Hold.DRAIN)
     scene.runs("firm", "n", preemptible=False, created=9)
     scene.runs("high", "n", priority=1, created=3)
     scene.runs("old", "n", created=1).runs("young", "n", created=2)
@@ -96,7 +135,7 @@ def test_groups_go_by_priority_the_youngest_first_and_those_that_are_not_preempt
 
 
 def test_no_further_group_goes_while_many_pods_are_leaving() -> None:
-    scene = Scene().node("n", 40).queue("q", evicts=True)
+    scene = Scene().node("n", 40).queue("q", hold=Hold.DRAIN)
     scene.runs("a", *["n"] * 20, created=3).runs("b", "n", created=2)
 
     plan = scene.plan()
@@ -112,7 +151,7 @@ def test_no_further_group_goes_while_many_pods_are_leaving() -> None:
 def test_the_next_group_goes_when_enough_of_the_first_are_gone_or_do_not_end(
     leaving: int, expected: list[str], *, stuck: bool
 ) -> None:
-    scene = Scene().node("n", 40).queue("q", evicts=True).queue("other").group("a")
+    scene = Scene().node("n", 40).queue("q", hold=Hold.DRAIN).queue("other").group("a")
     for _ in range(leaving):
         scene.pod("a", "n", state=Evicting("n", stuck=stuck))
     scene.runs("not-of-it", *["n"] * 2, queue="other").runs("b", "n")
@@ -120,7 +159,7 @@ def test_the_next_group_goes_when_enough_of_the_first_are_gone_or_do_not_end(
 
 
 def test_of_a_group_that_lacks_pods_anyhow_those_go_that_no_budget_keeps() -> None:
-    scene = _closed(evicts=True).group("g", "q", PodSet("", 3))
+    scene = _closed(hold=Hold.DRAIN).group("g", "q", PodSet("", 3))
     scene.pod("g", "n", budgets=("b",)).pod("g", "n")
     scene.budgets = {"b": 0}
     assert evicted(scene.plan()) == ["g-1"]
@@ -130,13 +169,13 @@ def test_of_a_group_that_lacks_pods_anyhow_those_go_that_no_budget_keeps() -> No
     ("least", "expected"), [(0, 1), (1, 1), (2, 0)], ids=["any", "one of them", "a gang"]
 )
 def test_a_budget_keeps_a_pod_and_with_it_what_needs_it(least: int, expected: int) -> None:
-    scene = _closed(evicts=True).runs("g", "n", "n", least=least, budgets=("b",))
+    scene = _closed(hold=Hold.DRAIN).runs("g", "n", "n", least=least, budgets=("b",))
     scene.budgets = {"b": 1}
     assert len(evicted(scene.plan())) == expected
 
 
 def test_a_budget_that_keeps_a_gang_leaves_its_evictions_to_the_next_group() -> None:
-    scene = _closed(evicts=True).runs("gang", "n", "n", created=2, budgets=("b",))
+    scene = _closed(hold=Hold.DRAIN).runs("gang", "n", "n", created=2, budgets=("b",))
     scene.runs("single", "n", created=1, budgets=("b",))
     scene.budgets = {"b": 1}
     assert evicted(scene.plan()) == ["single-0"]

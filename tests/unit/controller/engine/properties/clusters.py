@@ -28,7 +28,7 @@ from carina_dra.resource import (
     ValidRange,
 )
 from controller.engine.model.node import ClusterNode, Taint
-from controller.engine.model.queue import Entitlement, Queue
+from controller.engine.model.queue import Entitlement, Hold, Queue
 from controller.engine.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource
 
 DRIVER: Final = "gpu.carina.dev"
@@ -145,7 +145,7 @@ def _queue(rng: Random, name: str, parent: str | None, named: list[Resource]) ->
         preempt_min_runtime=rng.choice((None, None, 0, 6, 1000)),
         reclaim_min_runtime=rng.choice((None, None, 0, 6, 1000)),
         deleted=rng.choice((None,) * 15 + (3,)),
-        evicts=rng.random() < 0.05,
+        hold=rng.choices(list(Hold), (18, 1, 1))[0],
     )
 
 

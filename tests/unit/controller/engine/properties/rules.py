@@ -14,7 +14,7 @@ from carina_dra.resource import (
 from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups
 from controller.engine.model.plan import Action, Eviction, Plan
 from controller.engine.model.pod import Evicting, Placed, Pod
-from controller.engine.model.queue import Entitlement, Queue
+from controller.engine.model.queue import Entitlement, Hold, Queue
 from controller.engine.model.resource import (
     CapacityOf,
     Cpu,
@@ -145,7 +145,7 @@ def _exceeded_queues(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
     queues = {queue.name: queue for queue in cluster.queues}
     for one in placements(plan):
         queue = cluster.groups[cluster.pods[one.pod].group or ""].queue
-        if any(queues[name].is_closed for name in _path(queues, queue)):
+        if not all(queues[name].admits for name in _path(queues, queue)):
             yield f"{one.pod} gets a place in queue {queue}, which admits nothing"
     for firm in (False, True):
         had, has = sums(cluster, before, firm=firm), sums(cluster, after, firm=firm)
@@ -200,7 +200,7 @@ def sums(cluster: RunningCluster, held: Occupancy, *, firm: bool = False) -> Sum
 def entitlement_of(queues: Mapping[str, Queue], name: str, resource: Resource) -> Entitlement:
     """What a queue may have; of devices that it does not name, what those below it may have."""
     named = queues[name].entitlements.get(resource)
-    if queues[name].is_closed:
+    if queues[name].ends:
         return Entitlement(0, None if named is None else named.limit, Fraction(0))
     if named is not None:
         return named
@@ -279,7 +279,7 @@ def _wrong_victims(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
         if one.action in (Action.STALE, Action.DRAIN):
             if one.group != group.key:
                 yield f"{one.pod} is evicted by {one.action}, for {one.group}"
-            is_emptied = any(queues[name].evicts for name in _path(queues, group.queue))
+            is_emptied = any(queues[name].hold is Hold.DRAIN for name in _path(queues, group.queue))
             if one.action is Action.DRAIN and not is_emptied:
                 yield f"{one.pod} is evicted, and queue {group.queue} is not emptied"
             continue
