@@ -8,11 +8,11 @@ BIN := .venv/bin
 export KUBERNETES
 
 # The tests that need a Kubernetes. `make test` runs the others beside them, and beside its build.
-ON_KUBERNETES := kubernetes or node
+ON_KUBERNETES := kubernetes or node or helm
 REST_LOG := .cluster/test.log
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test test-fast demo bench cluster cluster-down crds proto lock clean
+.PHONY: help setup lint format test test-fast demo bench cluster cluster-down manifests proto lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -32,7 +32,7 @@ lint: setup ## style, types, layering, generated code
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python proto/generate.py --check
-	$(BIN)/python deploy/generate.py --check
+	$(BIN)/python -m deploy.generate --check
 
 format: setup ## formats the code
 	$(BIN)/ruff format .
@@ -67,8 +67,9 @@ cluster-down: setup ## ends it
 proto: setup ## generates kubelet_plugin/kubelet/pb from proto/
 	$(BIN)/python proto/generate.py
 
-crds: setup ## generates deploy/crds and docs/api.md from controller/api
-	$(BIN)/python deploy/generate.py
+manifests: setup ## generates deploy/ and docs/api.md: from types, and from deploy/chart with Helm
+	$(BIN)/python -m deploy.generate
+	$(BIN)/python -m deploy.manifests
 
 lock: setup ## pins what pyproject.toml asks for (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \

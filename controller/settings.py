@@ -34,8 +34,12 @@ def _actions(value: object) -> object:
 
 
 ObjectName = Annotated[str, StringConstraints(pattern=DNS_LABELS, max_length=253)]
-PlacementPolicy = Annotated[Policy, BeforeValidator(_policy)]
-Actions = Annotated[tuple[Action, ...], BeforeValidator(_actions), Metavar("ACTION,...")]
+PlacementPolicy = Annotated[Policy, BeforeValidator(_policy, json_schema_input_type=str)]
+Actions = Annotated[
+    tuple[Action, ...],
+    BeforeValidator(_actions, json_schema_input_type=str | list[Action]),
+    Metavar("ACTION,..."),
+]
 LabelKey = Annotated[str, StringConstraints(min_length=1, max_length=317)]
 Levels = Annotated[tuple[LabelKey, ...], Field(min_length=1)]
 

@@ -30,8 +30,10 @@ def _least_share(value: object) -> Fraction:
     return parse_least_share(str(value))
 
 
-DeviceKinds = Annotated[frozenset[DeviceKind], BeforeValidator(_kinds)]
-LeastShare = Annotated[Fraction, PlainValidator(_least_share)]
+DeviceKinds = Annotated[
+    frozenset[DeviceKind], BeforeValidator(_kinds, json_schema_input_type=str | list[DeviceKind])
+]
+LeastShare = Annotated[Fraction, PlainValidator(_least_share, json_schema_input_type=str | float)]
 
 
 class PluginSettings(ProcessSettings):

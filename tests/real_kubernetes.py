@@ -2,8 +2,9 @@
 
 `cluster` is a control plane, `node` a node with a control plane of its own; each lasts as long as
 the session and is shared by the tests that ask for it, which keep to namespaces of their own.
-A test that asks for one is marked with it (`kubernetes`, `node`). In CI (CI=true) what would be
-skipped fails. What is not built yet is built before the first test, outside of its time limit.
+A test that asks for one is marked with it (`kubernetes`, `node`), and one that asks
+for `helm` too. In CI (CI=true) what would be skipped fails. What is not built yet is built before
+the first test, outside of its time limit.
 """
 
 import os
@@ -12,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from simulation.kubernetes import binaries, build, debian, plugin_image
+from simulation.kubernetes import binaries, build, debian, plugin_image, releases
 from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, running_cluster
 from simulation.kubernetes.node import Node
 from simulation.kubernetes.releases import Release
 
 _KUBERNETES, _NODE = "kubernetes", "node"
+_HELM = "helm"
 _IMAGE = "plugin_image"
 _LOG_LINES = 20
 
@@ -35,6 +37,12 @@ def node() -> Iterator[Node]:
     """A node that runs containers, and retries failed pods soon; `node.cluster` is its cluster."""
     with running_cluster() as running:
         yield nodes.start(running, sync_period="5s")
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """Helm."""
+    return binaries.helm()
 
 
 @pytest.fixture(scope="session", name="plugin_image")
@@ -69,6 +77,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(_NODE)
         if _asks_for(item, "cluster"):
             item.add_marker(_KUBERNETES)
+        if _asks_for(item, "helm"):
+            item.add_marker(_HELM)
 
 
 def _asks_for(item: pytest.Item, name: str) -> bool:
@@ -86,6 +96,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require_real_kubernetes()
     if item.get_closest_marker(_NODE):
         require_real_node()
+    if item.get_closest_marker(_HELM):
+        _require(binaries.why_no_helm())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -118,6 +130,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     installs = _NODE in marks and binaries.why_no_node() is None
     if installs:
         wanted += binaries.node_releases()
+    if _HELM in marks and binaries.why_no_helm() is None:
+        wanted.append(releases.helm())
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         if installs:

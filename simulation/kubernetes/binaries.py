@@ -104,6 +104,15 @@ def nvidia_cdi_hook() -> Path:
     return _built(releases.nvidia_container_toolkit()).program("nvidia-cdi-hook")
 
 
+def helm() -> Path:
+    """Returns the path of Helm.
+
+    Raises:
+        BinariesMissingError: Helm is not built.
+    """
+    return _built(releases.helm()).program("helm")
+
+
 def control_plane_releases() -> tuple[Release, ...]:
     """Returns the releases that a control plane needs."""
     return () if _assets() is not None else (releases.etcd(), releases.kubernetes())
@@ -138,6 +147,11 @@ def why_no_node() -> str | None:
     if packages and shutil.which("apt-get") is None:
         return f"a node needs the distribution's packages {', '.join(packages)}"
     return why_no_control_plane() or _why_not_built(node_releases())
+
+
+def why_no_helm() -> str | None:
+    """Returns why Helm cannot run on this machine, or None."""
+    return _why_not_built((releases.helm(),))
 
 
 def _why_not_built(wanted: tuple[Release, ...]) -> str | None:

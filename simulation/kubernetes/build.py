@@ -97,12 +97,13 @@ def say(line: str) -> None:
 
 
 def everything() -> tuple[Release, ...]:
-    """Returns all releases that a control plane and a node need."""
+    """Returns all releases that a control plane and a node need, and Helm."""
     return (
         releases.etcd(),
         releases.kubernetes(),
         releases.containerd(),
         releases.nvidia_container_toolkit(),
+        releases.helm(),
     )
 
 

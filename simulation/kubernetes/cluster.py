@@ -115,7 +115,7 @@ class Cluster:
         (of_admins,) = (
             item["metadata"]["name"]
             for item in listed
-            if item["kind"] == "DeviceClass" and item["metadata"].get("labels")
+            if item["kind"] == "DeviceClass" and "carina.dev/requires" in item["metadata"]["labels"]
         )
         plugin = f"--as=system:serviceaccount:{account['namespace']}:{account['name']}"
         policies = {

@@ -118,6 +118,20 @@ def nvidia_container_toolkit() -> Release:
     )
 
 
+def helm() -> Release:
+    """Returns the release of Helm, which renders and installs deploy/chart."""
+    folder = _MODULES / "helm"
+    module = "helm.sh/helm/v4"
+    version = _pinned(folder, module)
+    return Release(
+        project="helm",
+        version=version,
+        folder=folder,
+        packages={"helm": f"{module}/cmd/helm"},
+        ldflags=f"-s -w -X {module}/internal/version.version=v{version}",
+    )
+
+
 def _pinned(folder: Path, module: str) -> str:
     go_mod = (folder / "go.mod").read_text()
     match = re.search(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", go_mod, re.MULTILINE)

@@ -1,0 +1,289 @@
+"""The values of the Helm chart: their types, defaults and descriptions, each in one place.
+
+`settings` of the plugin and of the controller have the types that the processes themselves read.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from carina_dra.process.settings import ProcessSettings
+from controller.settings import Settings as ControllerSettings
+from deploy.schema import inlined
+from kubelet_plugin.settings import PluginSettings
+
+_OF_ANY_POD: Final = frozenset({"driver_name", "http_address", "kubeconfig", "service_account"})
+"""Settings that follow from other values, or that the chart's probes rely on."""
+_OF_PLUGINS: Final = frozenset(
+    {"node_name", "kubelet_root", "pod_uid", "cdi_directory", "driver_root", "host_driver_root"}
+)
+_OF_CONTROLLERS: Final = frozenset({"identity", "lease_namespace", "lease_name", "exclusive"})
+
+
+def settings_schema(model: type[ProcessSettings], without: Collection[str]) -> dict[str, Any]:
+    """The JSON schema of a settings file, less the settings that the chart itself makes."""
+    schema = inlined(model.model_json_schema())
+    properties = {
+        name: value for name, value in schema["properties"].items() if name not in without
+    }
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+PluginFile: TypeAlias = Annotated[
+    dict[str, Any], WithJsonSchema(settings_schema(PluginSettings, _OF_ANY_POD | _OF_PLUGINS))
+]
+ControllerFile: TypeAlias = Annotated[
+    dict[str, Any],
+    WithJsonSchema(settings_schema(ControllerSettings, _OF_ANY_POD | _OF_CONTROLLERS)),
+]
+Label: TypeAlias = dict[str, str]
+OfPods: TypeAlias = dict[str, Any]
+"""A field of pods, which the API server checks."""
+OfPodsList: TypeAlias = list[dict[str, Any]]
+AbsolutePath: TypeAlias = Annotated[str, Field(pattern="^/")]
+DnsLabel: TypeAlias = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+Quantity: TypeAlias = str | int | float
+
+
+class Part(BaseModel):
+    """Values that belong together."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+
+class Image(Part):
+    """The image of all processes."""
+
+    repository: str = Field(default="carina-dra", min_length=1, description="registry and name")
+    tag: str = Field(default="", description="tag; empty for the version of the chart")
+    digest: str = Field(
+        default="",
+        pattern="^(sha256:[0-9a-f]{64})?$",
+        description="digest, such as sha256:…, which is used instead of the tag",
+    )
+    pull_policy: Literal["IfNotPresent", "Always", "Never"] = Field(
+        default="IfNotPresent", description="when nodes pull the image"
+    )
+
+
+class ServiceAccount(Part):
+    """The ServiceAccount of a part."""
+
+    create: bool = Field(default=True, description="whether the chart makes it")
+    name: str = Field(default="", description="its name; empty for one that the chart chooses")
+    annotations: Label = Field(default={}, description="its annotations")
+
+
+class Resources(Part):
+    """Requests and limits of a container."""
+
+    requests: dict[str, Quantity] = Field(default={}, description="requests")
+    limits: dict[str, Quantity] = Field(default={}, description="limits")
+
+
+class Pods(Part):
+    """What can be chosen for the pods of every part."""
+
+    priority_class_name: str = Field(default="", description="PriorityClass of the pods")
+    update_strategy: OfPods = Field(default={}, description="how pods are replaced")
+    termination_grace_period_seconds: int = Field(
+        default=30, ge=0, description="seconds that a pod has to end"
+    )
+    pod_annotations: Label = Field(default={}, description="annotations of the pods")
+    pod_labels: Label = Field(default={}, description="labels of the pods, beside the chart's own")
+    node_selector: Label = Field(
+        default={}, description="labels of the nodes, beside kubernetes.io/os"
+    )
+    tolerations: OfPodsList = Field(default=[], description="tolerations of the pods")
+    affinity: OfPods = Field(default={}, description="affinity of the pods")
+    resources: Resources = Field(
+        default=Resources(), description="requests and limits of the container"
+    )
+    extra_env: OfPodsList = Field(default=[], description="environment variables of the container")
+    extra_args: list[str] = Field(
+        default=[], description="flags of the container; they precede settings"
+    )
+    extra_volumes: OfPodsList = Field(default=[], description="volumes of the pods")
+    extra_volume_mounts: OfPodsList = Field(default=[], description="mounts of the container")
+    service_account: ServiceAccount = Field(
+        default=ServiceAccount(), description="the ServiceAccount of the pods"
+    )
+
+
+class NodeSettings(Part):
+    """Settings of some nodes, which get a DaemonSet of their own."""
+
+    name: Annotated[str, Field(pattern="^(?:[a-z0-9]([-a-z0-9]*[a-z0-9])?)$", max_length=20)]
+    node_selector: Annotated[Label, Field(min_length=1, max_length=1)]
+    settings: PluginFile = {}
+
+
+class KubeletPlugin(Pods):
+    """The kubelet plugin: a DaemonSet."""
+
+    settings: PluginFile = Field(
+        default={},
+        description="settings of the plugin, as `carina-kubelet-plugin --help` lists them, with "
+        "underscores: `device_order: binpack`",
+    )
+    node_settings: list[NodeSettings] = Field(
+        default=[],
+        description="settings of the nodes with one label, in addition to `settings`: a list of "
+        "`name`, `nodeSelector` (one label) and `settings`. A node with the labels of several "
+        "entries has those of the first",
+    )
+    node_selection: Literal["all", "nfd"] = Field(
+        default="all",
+        description="on which nodes the plugin runs: `all`, where it waits for GPUs, or `nfd`, "
+        "those that Node Feature Discovery or NVIDIA's GPU Operator has labelled",
+    )
+    driver_root: AbsolutePath = Field(
+        default="/",
+        description="folder of the host with the NVIDIA driver: /run/nvidia/driver if the GPU "
+        "Operator runs it in a container",
+    )
+    kubelet_dir: AbsolutePath = Field(
+        default="/var/lib/kubelet", description="the kubelet's --root-dir"
+    )
+    cdi_dir: AbsolutePath = Field(
+        default="/var/run/cdi",
+        description="folder from which the container runtime reads CDI specs",
+    )
+    priority_class_name: str = Field(
+        default="system-node-critical", description="PriorityClass of the pods; empty for none"
+    )
+    update_strategy: OfPods = Field(
+        default={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        description="how pods are replaced; with `maxSurge`, a node always has a plugin",
+    )
+    tolerations: OfPodsList = Field(
+        default=[{"operator": "Exists"}],
+        description="tolerations of the pods; GPU nodes often have taints",
+    )
+    resources: Resources = Field(
+        default=Resources(requests={"cpu": "10m", "memory": "64Mi"}, limits={"memory": "256Mi"}),
+        description="requests and limits of the container",
+    )
+
+
+class Controller(Pods):
+    """The controller: a Deployment, of whose replicas one leads."""
+
+    enabled: bool = Field(
+        default=True,
+        description="whether there is a controller. Without it, there are no queues, and "
+        "kube-scheduler allocates all devices",
+    )
+    replicas: int = Field(default=2, ge=0, description="replicas, of which one leads")
+    settings: ControllerFile = Field(
+        default={},
+        description="settings of the controller, as `carina-controller --help` lists them, with "
+        "underscores: `placement: binpack`",
+    )
+    priority_class_name: str = Field(
+        default="system-cluster-critical", description="PriorityClass of the pods; empty for none"
+    )
+    affinity: OfPods = Field(
+        default={}, description="affinity of the pods; empty for one that prefers two nodes"
+    )
+    resources: Resources = Field(
+        default=Resources(requests={"cpu": "100m", "memory": "256Mi"}, limits={"memory": "4Gi"}),
+        description="requests and limits of the container",
+    )
+
+
+class DeviceClasses(Part):
+    """The DeviceClasses that claims name."""
+
+    create: bool = Field(default=True, description="whether the chart makes DeviceClasses")
+    extended_resource_name: str = Field(
+        default="nvidia.com/gpu",
+        description="the extended resource with which pods ask for whole GPUs; empty for none",
+    )
+
+
+class Crds(Part):
+    """The CustomResourceDefinitions of Queue and PodGroup."""
+
+    install: bool = Field(default=True, description="whether the chart installs them")
+    keep: bool = Field(
+        default=True, description="whether they stay, with all queues, when it is uninstalled"
+    )
+
+
+class NetworkPolicy(Part):
+    """Who may connect to the HTTP ports."""
+
+    enabled: bool = Field(
+        default=True,
+        description="whether only namespaces with the label carina.dev/metrics=scrape may connect",
+    )
+
+
+class CriticalPodsQuota(Part):
+    """The ResourceQuota for pods of the system's priorities."""
+
+    enabled: bool = Field(
+        default=True,
+        description="whether the namespace gets one: without it, GKE and others refuse such pods "
+        "outside of kube-system",
+    )
+
+
+class PodMonitor(Part):
+    """A PodMonitor of the Prometheus operator."""
+
+    enabled: bool = Field(
+        default=False, description="whether the plugins and the controller are scraped"
+    )
+    interval: str = Field(
+        default="", description="time between two scrapes; empty for Prometheus' own"
+    )
+    scrape_timeout: str = Field(default="", description="its time limit; empty for Prometheus' own")
+    labels: Label = Field(default={}, description="labels of the PodMonitor, by which it is found")
+    relabelings: OfPodsList = Field(default=[], description="relabelings of targets")
+    metric_relabelings: OfPodsList = Field(default=[], description="relabelings of series")
+
+
+class Values(Part):
+    """All values."""
+
+    image: Image = Field(default=Image(), description="the image of all processes")
+    image_pull_secrets: list[Mapping[Literal["name"], str]] = Field(
+        default=[], description="Secrets for the registry, such as `[{name: registry}]`"
+    )
+    name_override: str = Field(default="", description="name of the application, in labels")
+    fullname_override: str = Field(default="", description="first part of the names of all objects")
+    common_labels: Label = Field(default={}, description="labels of all objects")
+    common_annotations: Label = Field(default={}, description="annotations of all objects")
+    driver_name: str = Field(
+        default="gpu.carina.dev",
+        pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length=63,
+        description="name of the DRA driver. With gpu.nvidia.com, Carina takes the place of "
+        "NVIDIA's DRA driver: claims and classes written for it need no change",
+    )
+    exclusive: bool = Field(
+        default=False,
+        description="whether all devices are for queues: kube-scheduler then allocates none",
+    )
+    kubelet_plugin: KubeletPlugin = Field(default=KubeletPlugin(), description="the kubelet plugin")
+    controller: Controller = Field(default=Controller(), description="the controller")
+    device_classes: DeviceClasses = Field(
+        default=DeviceClasses(), description="the DeviceClasses that claims name"
+    )
+    crds: Crds = Field(
+        default=Crds(), description="the CustomResourceDefinitions Queue and PodGroup"
+    )
+    network_policy: NetworkPolicy = Field(
+        default=NetworkPolicy(), description="who may connect to the HTTP ports"
+    )
+    pod_monitor: PodMonitor = Field(
+        default=PodMonitor(), description="scraping by the Prometheus operator"
+    )
+    critical_pods_quota: CriticalPodsQuota = Field(
+        default=CriticalPodsQuota(),
+        description="the ResourceQuota for pods of the system's priorities",
+    )
