@@ -14,7 +14,7 @@ from carina_dra.kube.connection import Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.process.program import ProgramError, run_program, served_http
-from kubelet_plugin import memory
+from kubelet_plugin import memory, waiting
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
@@ -73,6 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _connect_and_run(chosen: PluginSettings, connection: Connection, stop: threading.Event) -> None:
+    host = HostPaths(chosen.host_root)
+    if not waiting.has_work(host, chosen.plugin_directory):
+        waiting.wait_instead(host, chosen.http_address, chosen.log_format, chosen.log_level)
     with Client(connection, user_agent=PROGRAM) as client:
         run(chosen, client, stop)
 
