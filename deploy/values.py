@@ -17,7 +17,10 @@ from kubelet_plugin.settings import PluginSettings
 _OF_ANY_POD: Final = frozenset({"driver_name", "http_address", "kubeconfig", "service_account"})
 """Settings that follow from other values, or that the chart's probes rely on."""
 _OF_PLUGINS: Final = frozenset(
-    {"node_name", "kubelet_root", "pod_uid", "cdi_directory", "driver_root", "host_driver_root"}
+    {
+        *("node_name", "pod_uid", "kubelet_root", "cdi_directory"),
+        *("host_filesystem", "driver_root", "host_driver_root"),
+    }
 )
 _OF_CONTROLLERS: Final = frozenset({"identity", "lease_namespace", "lease_name", "exclusive"})
 
@@ -139,10 +142,10 @@ class KubeletPlugin(Pods):
         description="on which nodes the plugin runs: `all`, where it waits for GPUs, or `nfd`, "
         "those that Node Feature Discovery or NVIDIA's GPU Operator has labelled",
     )
-    driver_root: AbsolutePath = Field(
-        default="/",
-        description="folder of the host with the NVIDIA driver: /run/nvidia/driver if the GPU "
-        "Operator runs it in a container",
+    driver_root: AbsolutePath | Literal[""] = Field(
+        default="",
+        description="folder of the host with the NVIDIA driver. If it is empty, the plugin looks "
+        "for it where the host, the GPU Operator, GKE and Talos have it",
     )
     kubelet_dir: AbsolutePath = Field(
         default="/var/lib/kubelet", description="the kubelet's --root-dir"

@@ -17,6 +17,8 @@ _PCIE_ROOT = re.compile(r"(?:^|/)devices/(pci[0-9a-f]{4,8}:[0-9a-f]{2})(?:/|$)")
 _PARAMETER = re.compile(r"(\w+): (\d+)")
 UNKNOWN_BOOT = "unknown"
 """Stands for the ID of the current boot where the kernel reports none."""
+_NVIDIA = "0x10de"
+_DISPLAY = ("0x0300", "0x0302")
 _DEVICE_NUMBERS = re.compile(r"(\d+):(\d+)")
 
 
@@ -96,6 +98,25 @@ class HostPaths:
             return frozenset(gpu.name for gpu in self.path("/proc/driver/nvidia/gpus").iterdir())
         except OSError:
             return None
+
+    def has_gpu(self) -> bool:
+        """Returns whether NVIDIA's module is loaded, or one of NVIDIA's GPUs is on the PCI bus.
+
+        Also True if the bus cannot be read. The numbers are those of the PCI ID database: a display
+        controller is of class 0300 (VGA) or 0302 (3D).
+        """
+        if self.path("/proc/driver/nvidia").exists():
+            return True
+        bus = "/sys/bus/pci/devices"
+        try:
+            functions = [function.name for function in self.path(bus).iterdir()]
+        except OSError:
+            return True
+        return any(
+            self._read(f"{bus}/{function}/vendor") == _NVIDIA
+            and (self._read(f"{bus}/{function}/class") or "").startswith(_DISPLAY)
+            for function in functions
+        )
 
     def device_majors(self) -> Mapping[str, int]:
         """Returns the major numbers of the loaded character drivers by name ("nvidia-uvm")."""

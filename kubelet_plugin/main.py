@@ -14,10 +14,11 @@ from carina_dra.kube.connection import Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.process.program import ProgramError, run_program, served_http
-from kubelet_plugin import memory
+from kubelet_plugin import memory, waiting
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
-from kubelet_plugin.cdi.driver_root import DriverRoot, nvml_libraries
+from kubelet_plugin.cdi.driver_root import DriverRoot
+from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.claims.checkpoint import CheckpointFormError
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
@@ -72,6 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _connect_and_run(chosen: PluginSettings, connection: Connection, stop: threading.Event) -> None:
+    host = HostPaths(chosen.host_root)
+    if not waiting.has_work(host, chosen.plugin_directory):
+        waiting.wait_instead(host, chosen.http_address, chosen.log_format, chosen.log_level)
     with Client(connection, user_agent=PROGRAM) as client:
         run(chosen, client, stop)
 
@@ -111,7 +115,8 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         )
         publisher.start()
         cleanup.callback(publisher.stop)
-        nvml = NvmlLibrary(host, nvml_libraries(chosen.driver_root))
+        search = DriverSearch(chosen.driver_locations)
+        nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
         mig_intents = MigIntentFiles(chosen.mig_intents, _boot_id(host))
 
         gpus_changed = threading.Event()
@@ -142,7 +147,17 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         def reorder(recorded: Collection[NodeClaim]) -> None:
             publisher.reorder(use for claim in recorded for use in claim.uses)
 
-        claims = _claims(chosen, client, host, nvml, mig_intents, poller, reorder, claim_report)
+        claims = _claims(
+            chosen,
+            client,
+            host,
+            search,
+            nvml,
+            mig_intents,
+            poller,
+            claims_changed=reorder,
+            report=claim_report,
+        )
         service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
             driver=chosen.driver_name,
@@ -238,9 +253,11 @@ def _claims(
     chosen: PluginSettings,
     client: Client,
     host: HostPaths,
+    search: DriverSearch,
     nvml: NvmlLibrary,
     mig_intents: MigIntentFiles,
     poller: InventoryPoller,
+    *,
     claims_changed: Callable[[Collection[NodeClaim]], None],
     report: ClaimReport,
 ) -> ClaimLifecycle:
@@ -258,7 +275,7 @@ def _claims(
 
     cdi_specs = CdiSpecs(
         driver=chosen.driver_name,
-        driver_root=DriverRoot(chosen.driver_root, chosen.host_driver_root, chosen.cdi_hook),
+        driver_root=DriverRoot(search, chosen.cdi_hook),
         host=host,
         host_device_root=chosen.host_root,
         directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
@@ -273,9 +290,7 @@ def _claims(
         NodePorts(
             mig_modes=MigModes(nvml, mig_intents),
             mig_instances=MigInstances(nvml, mig_intents, of_nvidia=nvidia_claims.devices),
-            time_slices=TimeSlices(
-                nvml, ComputePolicy(chosen.driver_root), mig_intents, clock=time.monotonic
-            ),
+            time_slices=TimeSlices(nvml, ComputePolicy(search), mig_intents, clock=time.monotonic),
             metadata_files=MetadataFiles(
                 chosen.publish_settings, MetadataDirectory(chosen.metadata_directory)
             ),

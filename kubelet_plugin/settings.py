@@ -3,7 +3,7 @@
 from base64 import urlsafe_b64encode
 from fractions import Fraction
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -11,6 +11,7 @@ from pydantic.functional_validators import BeforeValidator, PlainValidator
 
 from carina_dra.least_share import DEFAULT_LEAST_SHARE, parse_least_share
 from carina_dra.process.settings import DNS_LABELS, AbsolutePath, ProcessSettings
+from kubelet_plugin.cdi.driver_location import DriverLocation, below, locations
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import (
@@ -62,12 +63,19 @@ class PluginSettings(ProcessSettings):
         Path("/var/run/cdi"),
         description="folder from which the container runtime reads CDI specs",
     )
-    driver_root: AbsolutePath = Field(
+    host_filesystem: AbsolutePath = Field(
         Path("/"),
-        description="root folder of the installed NVIDIA driver, as this process sees it",
+        description="the host's root folder, as this process sees it; below it, the driver is "
+        "searched where host, GPU Operator, GKE and Talos have it",
     )
-    host_driver_root: AbsolutePath = Field(
-        Path("/"), description="the same folder, as the container runtime sees it"
+    driver_root: AbsolutePath | None = Field(
+        None,
+        description="root folder of the installed NVIDIA driver, as this process sees it; default: "
+        "host_driver_root below host_filesystem, or else the driver is searched",
+    )
+    host_driver_root: AbsolutePath | None = Field(
+        None,
+        description="the same folder, as the container runtime sees it; default: by driver_root",
     )
     host_root: AbsolutePath = Field(
         Path("/"),
@@ -149,6 +157,29 @@ class PluginSettings(ProcessSettings):
                     f"{_SOCKET_PATH_BYTES} bytes that Linux allows; shorten one of them"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _driver_root_is_the_hosts(self) -> Self:
+        if (
+            self.driver_root is not None
+            and self.host_driver_root is None
+            and not self.driver_root.is_relative_to(self.host_filesystem)
+        ):
+            raise ValueError(
+                f"driver_root {self.driver_root} is not below host_filesystem "
+                f"{self.host_filesystem}; set host_driver_root to its path on the host"
+            )
+        return self
+
+    @property
+    def driver_locations(self) -> tuple[DriverLocation, ...]:
+        """Where the driver may be installed: one location if it is set."""
+        if self.driver_root is None and self.host_driver_root is None:
+            return locations(self.host_filesystem)
+        if self.driver_root is None:
+            return (below(self.host_filesystem, PurePosixPath(str(self.host_driver_root))),)
+        on_host = self.host_driver_root or "/" / self.driver_root.relative_to(self.host_filesystem)
+        return (DriverLocation(self.driver_root, PurePosixPath(on_host)),)
 
     @property
     def published_kinds(self) -> frozenset[DeviceKind]:

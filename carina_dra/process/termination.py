@@ -15,7 +15,8 @@ from typing import Final
 
 from carina_dra.process import logs
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+"""The signals that end a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,9 @@ def watch() -> Termination:
     threading.Thread(
         target=_set_on_signal, args=(read, termination.stop), name="signals", daemon=True
     ).start()
-    for number in _SIGNALS:
+    for number in SIGNALS:
         signal.signal(number, _do_nothing)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # its parent may have blocked them
     return termination
 
 
@@ -58,6 +60,6 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
 
 def _set_on_signal(read: int, stop: threading.Event) -> None:
     """Sets `stop` as soon as the pipe has the number of a signal that ends the process."""
-    while os.read(read, 1)[0] not in _SIGNALS:
+    while os.read(read, 1)[0] not in SIGNALS:
         pass
     stop.set()

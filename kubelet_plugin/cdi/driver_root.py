@@ -1,8 +1,7 @@
 """Finds the files of the installed NVIDIA driver that a container needs, below the driver's root.
 
-The driver is installed at the host's "/", or below another root if it runs in a container. The path
-of this root can differ between this process and the container runtime: files are searched below the
-former, and returned with the latter. Links are resolved within the root.
+The path of this root can differ between this process and the container runtime: files are searched
+below the former, and returned with the latter. Links are resolved within the root.
 
 A search lists about twenty folders and takes 2.4 ms on a Debian node, six times as long as the rest
 of a prepare. Therefore its result is cached; checking the cache for changes takes 0.05 ms.
@@ -14,25 +13,15 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeAlias
 
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
+from kubelet_plugin.cdi.driver_location import DriverLocation
+from kubelet_plugin.cdi.driver_search import LIBRARY_FOLDERS, DriverSearch
 from kubelet_plugin.claims.resource_failure import DriverFileUnreadable, DriverLibraryMissing
 from kubelet_plugin.rooted_path import RootedPath, RootedPaths
 
-_LIBRARY_FOLDERS = (
-    "/usr/lib64",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu/nvidia/current",
-    "/usr/lib/aarch64-linux-gnu/nvidia/current",
-    "/lib64",
-    "/lib/x86_64-linux-gnu",
-    "/lib/aarch64-linux-gnu",
-    "/usr/lib",
-    "/lib",
-)
 _BINARY_FOLDERS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin", "/opt/bin")
 _HOOK_FOLDERS = (*_BINARY_FOLDERS, "/usr/local/nvidia/toolkit")
 _BINARIES = (
@@ -58,13 +47,6 @@ class DriverFilesError(Exception):
     def __init__(self, failure: DriverLibraryMissing | DriverFileUnreadable) -> None:
         super().__init__(str(failure))
         self.failure = failure
-
-
-def nvml_libraries(root: Path) -> tuple[RootedPath, ...]:
-    """Returns the possible paths of NVML below a root; none for "/", where the loader finds it."""
-    if root == Path("/"):
-        return ()
-    return tuple(RootedPath(root, f"{folder}/libnvidia-ml.so.1") for folder in _LIBRARY_FOLDERS)
 
 
 def programs(root: Path, name: str) -> tuple[RootedPath, ...]:
@@ -94,15 +76,11 @@ class _Watched:
 class DriverRoot:
     """The root of an installed driver."""
 
-    def __init__(self, root: Path, host_root: Path, hook: Path | None = None) -> None:
-        """`root` and `host_root` are the same folder, as this process and the runtime see it.
-
-        `hook` is the container runtime's path of `nvidia-cdi-hook`; None to search for it.
-        """
-        self._root = root
-        self._host_root = PurePosixPath(host_root)
+    def __init__(self, search: DriverSearch, hook: Path | None = None) -> None:
+        """`hook` is the container runtime's path of `nvidia-cdi-hook`; None to search for it."""
+        self._search = search
         self._hook = hook
-        self._known: tuple[tuple[_Watched, ...], DriverFiles] | None = None
+        self._known: tuple[DriverLocation, tuple[_Watched, ...], DriverFiles] | None = None
 
     def files(self, version: str) -> DriverFiles:
         """Returns the files of the driver with this version ("550.163.01").
@@ -111,26 +89,32 @@ class DriverRoot:
             DriverFilesError: a library that every container needs is missing, or a file or folder
                 cannot be read.
         """
+        location = self._search.location()
+        if location is None:
+            names = tuple(f"{stem}.so.{version}" for stem in _REQUIRED)
+            raise _libraries_missing(names, self._search.roots, version)
         if self._known is not None:
-            watched, files = self._known
-            if files.version == version and not any(folder.changed() for folder in watched):
+            place, watched, files = self._known
+            if (
+                place == location
+                and files.version == version
+                and not any(folder.changed() for folder in watched)
+            ):
                 return files
         # Status is read before content, so that the next call detects a change in between.
-        paths = RootedPaths(self._root)
+        paths = RootedPaths(location.path)
         searched = frozenset(_located(paths, _folders(version)))
-        files = _Search(self._root, self._host_root, self._hook, paths).files(version)
-        self._known = tuple(_watched(paths, searched)), files
+        files = _Search(location, self._hook, paths).files(version)
+        self._known = location, tuple(_watched(paths, searched)), files
         return files
 
 
 class _Search:
     """One search below the root."""
 
-    def __init__(
-        self, root: Path, host_root: PurePosixPath, hook: Path | None, paths: RootedPaths
-    ) -> None:
-        self._root = root
-        self._host_root = host_root
+    def __init__(self, location: DriverLocation, hook: Path | None, paths: RootedPaths) -> None:
+        self._root = location.path
+        self._host_root = location.host_path
         self._hook = hook
         self._paths = paths
 
@@ -139,11 +123,7 @@ class _Search:
         names = {library.container_path.rpartition("/")[2] for library in libraries}
         missing = {f"{stem}.so.{version}" for stem in _REQUIRED} - names
         if missing:
-            raise DriverFilesError(
-                DriverLibraryMissing(
-                    tuple(sorted(missing)), str(self._root), _LIBRARY_FOLDERS, version
-                )
-            )
+            raise _libraries_missing(tuple(sorted(missing)), str(self._root), version)
         hook = str(self._hook) if self._hook is not None else self._found_hook()
         sockets = (self._named(path) for path in _SOCKETS if self._is(path, stat.S_ISSOCK))
         return DriverFiles(
@@ -158,7 +138,7 @@ class _Search:
     def _libraries(self, version: str) -> Iterator[Library]:
         seen: set[str] = set()
         libraries: list[Library] = []
-        for folder, names in self._listed(_LIBRARY_FOLDERS):
+        for folder, names in self._listed(LIBRARY_FOLDERS):
             links = _links(names)
             for name in names:
                 stem = name.removesuffix(f".so.{version}")
@@ -236,11 +216,15 @@ class _Search:
             ) from error
 
 
+def _libraries_missing(names: tuple[str, ...], root: str, version: str) -> DriverFilesError:
+    return DriverFilesError(DriverLibraryMissing(names, root, LIBRARY_FOLDERS, version))
+
+
 def _folders(version: str) -> tuple[str, ...]:
     """Returns all folders that a search reads."""
     firmware = (f"{folder}/{version}" for folder in _FIRMWARE_FOLDERS)
     sockets = (socket.rpartition("/")[0] for socket in _SOCKETS)
-    return (*_LIBRARY_FOLDERS, *_HOOK_FOLDERS, *firmware, *sockets)
+    return (*LIBRARY_FOLDERS, *_HOOK_FOLDERS, *firmware, *sockets)
 
 
 def _located(paths: RootedPaths, folders: Iterable[str]) -> Iterator[str]:

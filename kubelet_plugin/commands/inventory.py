@@ -10,7 +10,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, assert_never
 
 from pydantic import TypeAdapter, ValidationError
@@ -22,7 +22,8 @@ from carina_dra.process import logs
 from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
 from carina_dra.text_table import columns
-from kubelet_plugin.cdi.driver_root import nvml_libraries
+from kubelet_plugin.cdi.driver_location import DriverLocation, locations
+from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.devices.device import devices, of_kinds
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.name import PartitionName, gpu_name, parse_name
@@ -70,7 +71,8 @@ def run(arguments: Namespace) -> int:
     """Prints the inventory; problems go to standard error."""
     logs.configure("text", "warning")  # standard output is for the inventory
     host = HostPaths(Path(arguments.host_root))
-    library = NvmlLibrary(host, nvml_libraries(Path(arguments.driver_root)))
+    search = DriverSearch(_driver_locations(arguments.driver_root, arguments.host_filesystem))
+    library = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
     driver = arguments.driver_name
     intents = MigIntentFiles(
         mig_intents(Path(arguments.kubelet_root), driver), host.boot_id() or UNKNOWN_BOOT
@@ -98,6 +100,12 @@ def run(arguments: Namespace) -> int:
     for problem in problems(inventory):
         print(f"carina inventory: {problem}", file=sys.stderr)
     return exit_code(inventory)
+
+
+def _driver_locations(driver_root: str, host_filesystem: str) -> tuple[DriverLocation, ...]:
+    if not driver_root:
+        return locations(Path(host_filesystem))
+    return (DriverLocation(Path(driver_root), PurePosixPath(driver_root)),)
 
 
 def exit_code(inventory: Inventory) -> int:
@@ -338,7 +346,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
     for setting, default, description in (
         ("node-name", platform.node().lower(), "name of the node"),
         ("driver-name", "gpu.carina.dev", "name of the DRA driver"),
-        ("driver-root", "/", "root folder of the installed NVIDIA driver"),
+        ("driver-root", "", "root folder of the installed NVIDIA driver; default: searched"),
+        ("host-filesystem", "/", "the host's root folder, below which the driver is searched"),
         ("host-root", "/", "folder with the host's proc and sys"),
         ("kubelet-root", "/var/lib/kubelet", "where the plugin records its MIG instances"),
     ):
@@ -348,7 +357,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
             # In the plugin's pod, the settings of the plugin are the defaults.
             default=os.environ.get(f"CARINA_{name.upper()}", default),
             metavar=name.rpartition("_")[2].upper(),
-            help=f"{description} [%(default)s]",
+            help=f"{description} [%(default)s]" if default else description,
         )
 
 

@@ -10,7 +10,7 @@ import ctypes
 import functools
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,14 +119,21 @@ class NvmlLibrary:
     """
 
     def __init__(
-        self, host: HostPaths, candidates: Sequence[RootedPath] = (), *, patience: float = 10.0
+        self,
+        host: HostPaths,
+        candidates: Callable[[], Iterable[RootedPath]] = tuple,
+        *,
+        below: str = "",
+        patience: float = 10.0,
     ) -> None:
-        """Loads the first of `candidates` that exists; without one, the loader chooses.
+        """Loads the first of the candidates that exists; without one, the loader chooses.
 
-        `patience` is in seconds.
+        `candidates` is called whenever they are looked for; `below` names the roots that they are
+        below, for messages. `patience` is in seconds.
         """
         self._host = host
-        self._candidates = tuple(candidates)
+        self._candidates = candidates
+        self._below = below
         self._patience = patience
         self._loaded: Path | None = None
         self._state = threading.Condition()
@@ -140,8 +147,11 @@ class NvmlLibrary:
 
     @property
     def places(self) -> str:
-        """Describes where the library is searched, for messages."""
-        return " or ".join(["by the loader", *(f"at {path}" for path in self._candidates)])
+        """Describes where the library was searched in vain, for messages."""
+        unusable = self._installed()
+        if unusable is not None:
+            return f"by the loader, and {unusable} cannot be loaded"
+        return f"by the loader or below {self._below}" if self._below else "by the loader"
 
     @property
     def replacement(self) -> Path | None:
@@ -278,7 +288,7 @@ class NvmlLibrary:
 
     def _existing(self) -> Iterator[Path]:
         """Returns the paths of the existing candidates in this process, with links resolved."""
-        for candidate in self._candidates:
+        for candidate in self._candidates():
             try:
                 path = candidate.locate()
                 path.lstat()

@@ -7,11 +7,11 @@ container with the driver's libnvidia-ml.
 import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from carina_dra.config.time_slice import TimeSliceInterval, interval_number
-from kubelet_plugin.cdi.driver_root import nvml_libraries, programs
+from kubelet_plugin.cdi.driver_root import programs
+from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.claims.resource_failure import (
     NvidiaSmiFailed,
     NvidiaSmiHangs,
@@ -37,9 +37,9 @@ class PolicyUnchangedError(ResourceError):
 class ComputePolicy:
     """The compute policy of the GPUs of a driver."""
 
-    def __init__(self, driver_root: Path) -> None:
-        """`driver_root` is the root of the installed driver, as this process sees it."""
-        self._driver_root = driver_root
+    def __init__(self, search: DriverSearch) -> None:
+        """`search` finds the installed driver."""
+        self._search = search
         self._not_ended: dict[str, subprocess.Popen[bytes]] = {}
 
     def set_time_slice(self, uuid: str, interval: TimeSliceInterval) -> None:
@@ -52,12 +52,14 @@ class ComputePolicy:
         """
         task = f"time slices of {uuid} cannot be set to {interval}"
         self._refuse_hanging(uuid, task)
-        program = _first(programs(self._driver_root, _PROGRAM))
+        location = self._search.location()
+        program = None if location is None else _first(programs(location.path, _PROGRAM))
         if program is None:
-            raise PolicyUnchangedError(NvidiaSmiMissing(task, str(self._driver_root)))
+            root = self._search.roots if location is None else str(location.path)
+            raise PolicyUnchangedError(NvidiaSmiMissing(task, root))
         number = str(interval_number(interval))
         command = [program, "compute-policy", "-i", uuid, "--set-timeslice", number]
-        library = _first(nvml_libraries(self._driver_root))
+        library = _first(self._search.nvml_libraries())
         environment = os.environ | ({} if library is None else {"LD_PRELOAD": library})
         try:
             status, output = self._run(uuid, command, environment)

@@ -1,12 +1,14 @@
 """Carina on a node as deploy/ installs it: the DaemonSet, and the image of the Containerfile.
 
 An overlay of deploy/ gives the pod the simulated GPUs: the simulation of libnvidia-ml below pynvml,
-and the root of the simulated host. Everything else is what is shipped.
+and the root of the simulated host. Everything else is what is shipped. The files of the driver are
+where the container of NVIDIA's GPU Operator has them, for the plugin to find.
 """
 
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from tests.e2e.plugin import DRIVER
 Pod = dict[str, Any]
 _REPOSITORY = Path(__file__).parents[2]
 _NAMESPACE, _NAME = "carina-system", "carina-kubelet-plugin"
+_DRIVER_ROOT = Path("/run/nvidia/driver")
 _PODS = "--selector=app.kubernetes.io/component=kubelet-plugin"
 _ROLLOUT_S = 120.0
 _SIMULATION = "/simulation"
@@ -51,8 +54,22 @@ class DaemonSet:
         """What a kubectl command prints in the plugin's namespace."""
         return self.cluster.kubectl("--namespace", _NAMESPACE, *arguments)
 
+    def start_driver(self) -> None:
+        """Mounts the driver where its container does, as seen by the node."""
+        _DRIVER_ROOT.mkdir(parents=True, exist_ok=True)
+        self._on_node("mount", "--bind", self.gpus.root, _DRIVER_ROOT)
+
+    def stop_driver(self) -> None:
+        """Unmounts the driver, as at the end of its container."""
+        self._on_node("umount", "--lazy", _DRIVER_ROOT)
+
+    def _on_node(self, *command: str | Path) -> None:
+        entered = self.node.runtime.namespace.entered_by(command)
+        subprocess.run(entered, check=True)
+
     def install(self, folder: Path) -> None:
         """Applies deploy/ with the overlay, which is written to a folder; waits for the pod."""
+        self.start_driver()
         self.cluster.install_carina(_write_overlay(folder, self.gpus))
         self.wait_rolled_out()
 
@@ -152,7 +169,6 @@ def _patch(code: Path, gpus: SimulatedNode) -> Mapping[str, object]:
         "PYTHONPATH": _SIMULATION,
         "SIMULATED_NODE": str(gpus.directory),
         "CARINA_HOST_ROOT": str(gpus.root),
-        "CARINA_HOST_DRIVER_ROOT": str(gpus.root),
     }
     container = {
         "name": "kubelet-plugin",
@@ -162,7 +178,7 @@ def _patch(code: Path, gpus: SimulatedNode) -> Mapping[str, object]:
             {"name": "simulated-node", "mountPath": str(gpus.directory)},
         ],
     }
-    folders = {"simulation": code, "simulated-node": gpus.directory, "driver": gpus.root}
+    folders = {"simulation": code, "simulated-node": gpus.directory}
     volumes = [{"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()]
     return {
         "apiVersion": "apps/v1",

@@ -78,11 +78,15 @@ class Plugin:
 
     def launch(self) -> None:
         """Starts it, for a kubelet that will find it later; waits for its socket."""
-        self._process = process.start(
-            self.node.cluster.state, self._name, self._command(), self._environment()
-        )
+        self.begin()
         process.wait_for(
             f"{self._name} to listen", self.registration_socket.exists, alive=(self.process,)
+        )
+
+    def begin(self) -> None:
+        """Starts its process."""
+        self._process = process.start(
+            self.node.cluster.state, self._name, self._command(), self._environment()
         )
 
     def wait_until_ready(self) -> None:

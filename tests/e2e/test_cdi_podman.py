@@ -31,6 +31,7 @@ from simulation.kubernetes import binaries, debian
 from simulation.nvml import SimulatedNode, installed
 from tests.fakes.node_ports import node_ports
 from tests.real_kubernetes import require_real_node
+from tests.samples.driver import installed_at
 
 pytestmark = pytest.mark.node
 
@@ -63,7 +64,7 @@ class Machine:
         by_name = {device.name: device for device in devices(inventory)}
         cdi_specs = CdiSpecs(
             driver=DRIVER,
-            driver_root=DriverRoot(self.gpus.root, self.gpus.root, hook),
+            driver_root=DriverRoot(installed_at(self.gpus.root), hook),
             host=host,
             host_device_root=self.gpus.root,
             directory=CdiDirectory(_CDI, DRIVER),

@@ -29,6 +29,7 @@ from simulation.nvml.state import GpuInstance
 from tests.fakes.claims import PATIENT, FakeReporter
 from tests.fakes.lifecycle import lifecycle
 from tests.fakes.node_ports import node_ports
+from tests.samples.driver import installed_at
 
 DRIVER: Final = "gpu.carina.dev"
 NODE: Final = "node-1"
@@ -75,7 +76,7 @@ class MigNode:
         root = self.simulated.root
         cdi_specs = CdiSpecs(
             driver=DRIVER,
-            driver_root=DriverRoot(root, root),
+            driver_root=DriverRoot(installed_at(root)),
             host=HostPaths(root),
             host_device_root=root,
             directory=CdiDirectory(self.folder / "cdi", DRIVER),

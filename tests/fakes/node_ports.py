@@ -16,6 +16,7 @@ from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.time_slices import TimeSlices
+from tests.samples.driver import installed_at
 
 DRIVER = "gpu.carina.dev"
 
@@ -38,7 +39,7 @@ def node_ports(
     return NodePorts(
         mig_modes=MigModes(library, files),
         mig_instances=MigInstances(library, files, of_nvidia=of_nvidia),
-        time_slices=TimeSlices(library, ComputePolicy(root), files, clock=monotonic),
+        time_slices=TimeSlices(library, ComputePolicy(installed_at(root)), files, clock=monotonic),
         metadata_files=MetadataFiles(
             PublishSettings(DRIVER),
             MetadataDirectory(metadata or intents.with_name("device-metadata")),

@@ -35,6 +35,7 @@ from tests.fakes.claims import PATIENT, FakeReporter
 from tests.fakes.lifecycle import lifecycle
 from tests.fakes.node_ports import node_ports
 from tests.file_changes import before_each_change
+from tests.samples.driver import installed_at
 from tests.samples.gpus import whole
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
@@ -64,7 +65,7 @@ class Node:
         devices = {f"gpu-{minor}": whole(minor, driver_version=version) for minor in range(3)}
         cdi_specs = CdiSpecs(
             driver=DRIVER,
-            driver_root=DriverRoot(gpus.root, gpus.root),
+            driver_root=DriverRoot(installed_at(gpus.root)),
             host=HostPaths(gpus.root),
             host_device_root=gpus.root,
             directory=CdiDirectory(self.folder / "cdi", DRIVER),

@@ -26,7 +26,7 @@ def reader_below(
 ) -> NvmlReader:
     """A reader with a library of its own."""
     host = HostPaths(root)
-    return NvmlReader(host, NvmlLibrary(host, libraries), now=now)
+    return NvmlReader(host, NvmlLibrary(host, lambda: libraries), now=now)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pynvml
 import pytest
 
-from kubelet_plugin.cdi.driver_root import nvml_libraries
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import GpuLost, GpuProblem, GpuUnreadable, NvmlFailure
 from kubelet_plugin.inventory.inventory import (
@@ -23,6 +22,7 @@ from kubelet_plugin.nvml.library import NvmlLibrary, call
 from kubelet_plugin.nvml.reader import NvmlReader
 from simulation.nvml import SimulatedNode, installed
 from tests.contract.nvml.conftest import NodeMaker, reader_below
+from tests.samples.driver import nvml_libraries
 from tests.samples.gpus import NOTICED
 
 DEADLINE = 30.0

@@ -21,6 +21,7 @@ from kubelet_plugin.prepare.compute_policy import ComputePolicy
 from kubelet_plugin.prepare.resource import ResourceError
 from kubelet_plugin.prepare.wanted import wanted
 from tests.fakes.mig_node import MigNode
+from tests.samples.driver import installed_at
 from tests.samples.gpus import share, whole
 
 SHORT, MEDIUM = 1, 2
@@ -250,7 +251,7 @@ def test_nvidia_smi_that_cannot_be_killed_is_not_waited_for_and_not_started_agai
     hanging_nvidia_smi: MigNode,
 ) -> None:
     root = hanging_nvidia_smi.simulated.root
-    policy = ComputePolicy(root)
+    policy = ComputePolicy(installed_at(root))
     uuid = hanging_nvidia_smi.simulated.state.gpus[2].uuid
     with pytest.raises(ResourceError, match=r"timed out.*--set-timeslice"):
         policy.set_time_slice(uuid, "Short")

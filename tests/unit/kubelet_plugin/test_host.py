@@ -146,3 +146,36 @@ def test_a_simulated_node_shows_what_a_real_one_shows(tmp_path: Path) -> None:
     assert host.device_majors()["nvidia"] == 195
     assert host.device_file_parameters() == DeviceFileParameters()
     assert host.boot_id() == node.state.boot_id
+
+
+@pytest.mark.parametrize(
+    ("vendor", "device_class", "found"),
+    [
+        ("0x10de", "0x030000", True),
+        ("0x10de", "0x030200", True),
+        ("0x10de", "0x068000", False),  # an NVSwitch
+        ("0x10de", "0x040300", False),  # the sound of a graphics card
+        ("0x1002", "0x030000", False),
+    ],
+)
+def test_a_display_controller_of_nvidia_is_a_gpu(
+    host: HostPaths, vendor: str, device_class: str, found: bool
+) -> None:
+    write(host, f"/sys/bus/pci/devices/{ADDRESS}/vendor", f"{vendor}\n")
+    write(host, f"/sys/bus/pci/devices/{ADDRESS}/class", f"{device_class}\n")
+    assert host.has_gpu() == found
+
+
+def test_a_node_without_pci_functions_has_no_gpu(host: HostPaths) -> None:
+    host.path("/sys/bus/pci/devices").mkdir(parents=True)
+    assert not host.has_gpu()
+
+
+def test_a_node_has_a_gpu_if_its_bus_cannot_be_read(host: HostPaths) -> None:
+    assert host.has_gpu()
+
+
+def test_a_node_has_a_gpu_if_the_driver_is_loaded(host: HostPaths) -> None:
+    host.path("/sys/bus/pci/devices").mkdir(parents=True)
+    host.path("/proc/driver/nvidia").mkdir(parents=True)
+    assert host.has_gpu()

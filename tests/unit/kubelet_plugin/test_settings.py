@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from carina_dra.process.settings import SettingsError, load
+from kubelet_plugin.cdi.driver_location import locations
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.settings import PluginSettings
 
@@ -40,6 +41,35 @@ def test_errors_name_the_setting_and_the_allowed_values(
     with pytest.raises(SettingsError) as caught:
         loaded(*flags)
     assert problem in str(caught.value)
+
+
+ROOT, HOST_ROOT, FILES = "--driver-root", "--host-driver-root", "--host-filesystem"
+
+
+@pytest.mark.parametrize(
+    ("flags", "path", "host_path"),
+    [
+        ((HOST_ROOT, "/run/nvidia/driver"), "/run/nvidia/driver", "/run/nvidia/driver"),
+        ((FILES, "/host", HOST_ROOT, "/opt/nvidia"), "/host/opt/nvidia", "/opt/nvidia"),
+        ((FILES, "/host", ROOT, "/host/opt/nvidia"), "/host/opt/nvidia", "/opt/nvidia"),
+        ((FILES, "/host", ROOT, "/host"), "/host", "/"),
+        ((ROOT, "/nvidia", HOST_ROOT, "/opt/nvidia"), "/nvidia", "/opt/nvidia"),
+    ],
+)
+def test_a_driver_root_that_is_set_is_the_only_one(
+    flags: tuple[str, ...], path: str, host_path: str
+) -> None:
+    (location,) = loaded("--node-name", "n", *flags).driver_locations
+    assert (str(location.path), str(location.host_path)) == (path, host_path)
+
+
+def test_the_driver_is_searched_unless_its_root_is_set() -> None:
+    assert loaded("--node-name", "n", FILES, "/host").driver_locations == locations(Path("/host"))
+
+
+def test_a_driver_root_outside_the_hosts_files_needs_its_path_on_the_host() -> None:
+    with pytest.raises(SettingsError, match="not below host_filesystem /host; set host_driver_ro"):
+        loaded("--node-name", "n", FILES, "/host", ROOT, "/nvidia")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from kubelet_plugin.cdi.driver_files import DriverFile, Library
 from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
 from simulation.nvml import DeviceNodes, SimulatedNode
+from tests.samples.driver import installed_at
 
 VERSION = "550.163.01"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -26,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def driver(root: Path) -> DriverRoot:
-    return DriverRoot(root, Path("/run/nvidia/driver"))
+    return DriverRoot(installed_at(root, Path("/run/nvidia/driver")))
 
 
 def add(root: Path, path: str) -> None:
@@ -42,7 +43,7 @@ def link(root: Path, path: str, target: str) -> None:
 def test_an_installed_driver_is_found(tmp_path: Path) -> None:
     node = SimulatedNode.create(tmp_path / "node", "t4", device_nodes=DeviceNodes.REGULAR)
     version = node.hardware.driver_version
-    files = DriverRoot(node.root, Path("/")).files(version)
+    files = DriverRoot(installed_at(node.root, Path("/"))).files(version)
     names = {PurePosixPath(library.container_path).name for library in files.libraries}
     assert {f"libcuda.so.{version}", f"libnvidia-ml.so.{version}"} <= names
     assert "/usr/bin/nvidia-smi" in {binary.container_path for binary in files.binaries}
@@ -140,7 +141,7 @@ def test_the_hook_is_looked_for(root: Path, driver: DriverRoot) -> None:
 
 
 def test_a_hook_that_was_named_is_not_looked_for(root: Path) -> None:
-    driver = DriverRoot(root, Path("/"), Path("/opt/nvidia-cdi-hook"))
+    driver = DriverRoot(installed_at(root, Path("/")), Path("/opt/nvidia-cdi-hook"))
     assert driver.files(VERSION).hook == "/opt/nvidia-cdi-hook"
 
 
@@ -168,14 +169,14 @@ def test_a_link_out_of_the_root_leads_to_nothing(tmp_path: Path) -> None:
         add(root, f"{LIBRARIES}/{stem}.so.{VERSION}")
     link(root, "usr/bin/nvidia-smi", str(tmp_path / "outside"))
     link(root, "usr/bin/nvidia-imex", "../../../outside")
-    assert DriverRoot(root, Path("/")).files(VERSION).binaries == ()
+    assert DriverRoot(installed_at(root, Path("/"))).files(VERSION).binaries == ()
 
 
 def test_a_folder_may_be_an_absolute_link(tmp_path: Path) -> None:
     for stem in ("libcuda", "libnvidia-ml"):
         add(tmp_path, f"opt/nvidia/lib/{stem}.so.{VERSION}")
     link(tmp_path, LIBRARIES, "/opt/nvidia/lib")
-    files = DriverRoot(tmp_path, Path("/host")).files(VERSION)
+    files = DriverRoot(installed_at(tmp_path, Path("/host"))).files(VERSION)
     assert [(library.host_path, library.container_path) for library in files.libraries] == [
         (f"/host/opt/nvidia/lib/{stem}.so.{VERSION}", f"/{LIBRARIES}/{stem}.so.{VERSION}")
         for stem in ("libcuda", "libnvidia-ml")
@@ -186,7 +187,7 @@ def test_a_change_behind_an_absolute_link_is_seen(tmp_path: Path) -> None:
     for stem in ("libcuda", "libnvidia-ml"):
         add(tmp_path, f"opt/nvidia/{stem}.so.{VERSION}")
     link(tmp_path, LIBRARIES, "/opt/nvidia")
-    driver = DriverRoot(tmp_path, Path("/"))
+    driver = DriverRoot(installed_at(tmp_path, Path("/")))
     before = driver.files(VERSION)
     assert driver.files(VERSION) is before
     add(tmp_path, f"opt/nvidia/libnvidia-nvvm.so.{VERSION}")
@@ -213,7 +214,7 @@ def test_a_link_to_another_folder_is_seen(tmp_path: Path) -> None:
         for stem in ("libcuda", "libnvidia-ml"):
             add(tmp_path, f"opt/{release}/{stem}.so.{VERSION}")
     link(tmp_path, LIBRARIES, "/opt/one")
-    driver = DriverRoot(tmp_path, Path("/"))
+    driver = DriverRoot(installed_at(tmp_path, Path("/")))
     assert "/opt/one/" in driver.files(VERSION).libraries[0].host_path
     (tmp_path / LIBRARIES).unlink()
     link(tmp_path, LIBRARIES, "/opt/two")

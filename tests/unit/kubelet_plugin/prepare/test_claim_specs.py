@@ -35,6 +35,7 @@ from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.nvml import SimulatedNode
 from tests.fakes.node_ports import node_ports
 from tests.samples.claims import UID, allocated, allocated_share, claim
+from tests.samples.driver import installed_at
 from tests.samples.gpus import LOST, UNREADABLE, gpu, monitor, share, whole
 
 DRIVER = "gpu.carina.dev"
@@ -55,7 +56,7 @@ class Node:
             node_ports(
                 CdiSpecs(
                     driver=DRIVER,
-                    driver_root=DriverRoot(self.simulated.root, Path("/")),
+                    driver_root=DriverRoot(installed_at(self.simulated.root, Path("/"))),
                     host=HostPaths(self.simulated.root),
                     host_device_root=Path("/"),
                     directory=CdiDirectory(self.folder, DRIVER),
