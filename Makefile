@@ -73,6 +73,9 @@ crds: setup ## generates deploy/crds and docs/api.md from controller/api
 lock: setup ## pins what pyproject.toml asks for (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --quiet --output-file requirements.lock
+	uv pip compile pyproject.toml --constraint requirements.lock --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet \
+		--output-file requirements-runtime.lock
 
 clean: ## removes what was made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
