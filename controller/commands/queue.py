@@ -174,7 +174,6 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="shows what each queue has, may have and waits for",
     add_arguments=_add_arguments,
     run=run,
 )
