@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points, version
+from pathlib import Path
 from typing import Final, TypeVar
 
 ENTRY_POINTS: Final = "carina.commands"
+KUBECTL_PLUGIN: Final = "kubectl-carina"
 _FAILED: Final = 1
 _INTERRUPTED: Final = 128 + signal.SIGINT
 _READER_GONE: Final = 128 + signal.SIGPIPE
@@ -66,8 +68,31 @@ def run(arguments: Sequence[str], commands: Mapping[str, ListedCommand]) -> int:
         SystemExit: argparse ends the process, after `--help` and `--version` with code 0, and for
             wrong usage with code 2.
     """
+    parsed = _parser(arguments, commands).parse_args(arguments)
+    run_chosen: Callable[[argparse.Namespace], int] = parsed.run
+    return run_chosen(parsed)
+
+
+def complete(line: str, commands: Mapping[str, ListedCommand]) -> None:
+    """Answers a shell that asks how the command line may go on, by argcomplete's protocol.
+
+    line: what is typed up to the cursor; its first word is the program.
+
+    Raises:
+        SystemExit: the answer is given.
+    """
+    import argcomplete  # noqa: PLC0415 - most starts need no answer
+
+    parser = _parser(line.split()[1:], commands)
+    argcomplete.autocomplete(parser, always_complete_options=False, exit_method=sys.exit)
+
+
+def _parser(
+    arguments: Sequence[str], commands: Mapping[str, ListedCommand]
+) -> argparse.ArgumentParser:
+    """The parser of all commands, with the arguments of the chosen one only."""
     parser = argparse.ArgumentParser(
-        prog="carina", description="GPUs for Kubernetes, by Dynamic Resource Allocation."
+        prog=_program(), description="GPUs for Kubernetes, by Dynamic Resource Allocation."
     )
     parser.add_argument("--version", action="version", version=f"carina {version('carina-dra')}")
     subparsers = parser.add_subparsers(title="commands", required=True)
@@ -78,9 +103,12 @@ def run(arguments: Sequence[str], commands: Mapping[str, ListedCommand]) -> int:
             command = listed.load()
             command.add_arguments(subparser)
             subparser.set_defaults(run=command.run)
-    parsed = parser.parse_args(arguments)
-    run_chosen: Callable[[argparse.Namespace], int] = parsed.run
-    return run_chosen(parsed)
+    return parser
+
+
+def _program() -> str:
+    """How the user calls this program: kubectl runs the plugin `carina` as `kubectl-carina`."""
+    return "kubectl carina" if Path(sys.argv[0]).name == KUBECTL_PLUGIN else "carina"
 
 
 def main() -> int:
@@ -92,6 +120,9 @@ def main() -> int:
     """
     try:
         try:
+            if "_ARGCOMPLETE" in os.environ:
+                typed = os.environ["COMP_LINE"].encode()[: int(os.environ["COMP_POINT"])]
+                complete(typed.decode(errors="ignore"), installed())
             return run(sys.argv[1:], installed())
         finally:
             if sys.stdout is not None:  # it is closed
