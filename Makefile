@@ -74,6 +74,9 @@ manifests: setup ## generates deploy/ and docs/api.md: from types, and from depl
 lock: setup ## pins what pyproject.toml asks for (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --quiet --output-file requirements.lock
+	uv pip compile pyproject.toml --constraint requirements.lock --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet \
+		--output-file requirements-runtime.lock
 
 clean: ## removes what was made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

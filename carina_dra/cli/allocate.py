@@ -335,7 +335,6 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="shows the devices that claims would get, or why they would not",
     add_arguments=_add_arguments,
     run=run,
 )

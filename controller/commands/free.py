@@ -113,7 +113,6 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="shows which devices are free, and how many pods they would take now",
     add_arguments=_add_arguments,
     run=run,
 )

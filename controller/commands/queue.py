@@ -221,7 +221,6 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="shows what each queue has, may have and waits for; stops and resumes queues",
     add_arguments=_add_arguments,
     run=run,
 )

@@ -129,7 +129,6 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="simulates a scenario, or what follows from a snapshot, in virtual time",
     add_arguments=_add_arguments,
     run=run,
 )

@@ -39,7 +39,6 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="writes the cluster as a snapshot, without environments, annotations and parameters",
     add_arguments=_add_arguments,
     run=run,
 )

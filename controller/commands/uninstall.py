@@ -107,7 +107,6 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="removes what the controller leaves on pods and claims, before its manifests",
     add_arguments=_add_arguments,
     run=run,
 )

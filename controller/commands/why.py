@@ -128,7 +128,6 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="says why a group waits, and what would help",
     add_arguments=_add_arguments,
     run=run,
 )

@@ -362,7 +362,6 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="show this machine's GPUs and the ResourceSlices that the plugin would publish",
     add_arguments=_add_arguments,
     run=run,
 )

@@ -1,4 +1,4 @@
-"""Creates container images with busybox as docker archives, because there is no registry.
+"""Creates container images as docker archives: busybox, and root folders. There is no registry.
 
 An archive is a tar file with a layer, its configuration and a manifest.json (Docker image
 specification v1.2), which every runtime can import.
@@ -18,6 +18,7 @@ PAUSE = "docker.io/local/pause:1"
 LIBRARY_BUSYBOX = "docker.io/library/busybox:1"  # the full name of `busybox:1` in examples
 
 _FOLDERS = {"dev": 0o755, "etc": 0o755, "proc": 0o555, "root": 0o700, "sys": 0o555, "tmp": 0o1777}
+_CREATED = "1980-01-01T00:00:00Z"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -34,6 +35,17 @@ def write_archive(path: Path, busybox: Path) -> Path:
         _add_file(archive, _layer_name(layer), layer)
         for config in (shell, pause):
             _add_file(archive, _config_name(config), config)
+        _add_file(archive, "manifest.json", json.dumps(manifest).encode())
+    return path
+
+
+def write_root(path: Path, root: bytes, name: str) -> Path:
+    """Writes an image that is a root file system, for others to be built on."""
+    config = _config(root, ["/bin/sh"], path="/usr/sbin:/usr/bin:/sbin:/bin")
+    with tarfile.open(path, "w") as archive:
+        _add_file(archive, _layer_name(root), root)
+        _add_file(archive, _config_name(config), config)
+        manifest = [_manifest(config, root, [name])]
         _add_file(archive, "manifest.json", json.dumps(manifest).encode())
     return path
 
@@ -56,12 +68,13 @@ def _layer(busybox: Path) -> bytes:
     return buffer.getvalue()
 
 
-def _config(layer: bytes, command: Sequence[str]) -> bytes:
+def _config(layer: bytes, command: Sequence[str], path: str = "/bin") -> bytes:
     config = {
         "architecture": _ARCHITECTURES[platform.machine()],
         "os": "linux",
-        "config": {"Cmd": list(command), "Env": ["PATH=/bin"]},
+        "config": {"Cmd": list(command), "Env": [f"PATH={path}"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "history": [{"created": _CREATED, "created_by": __name__}],  # one entry a layer
     }
     return json.dumps(config).encode()
 

@@ -1,12 +1,17 @@
-"""The image of the kubelet plugin: the repository's Containerfile, built with Podman.
+"""The image of Carina's processes: the repository's Containerfile, built with Podman.
 
 No image registry is asked. The base image is made of Debian packages, and the Python packages are
 downloaded before the build, which has no other source of them. Everything is kept below the cache
 folder: the image by the content that it is built from, and Podman's layers, so that changed code
 costs one layer.
+
+All times in the image are one, and nothing else in it depends on when or where it is built: the
+same files and packages give the same image.
 """
 
 import hashlib
+import io
+import json
 import os
 import platform
 import re
@@ -15,11 +20,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from simulation.kubernetes import build, debian, releases
+from simulation.kubernetes import build, debian, images, releases
 
 IMAGE = "docker.io/library/carina-dra:latest"
 """What deploy/ calls `carina-dra:latest`."""
@@ -27,13 +34,17 @@ IMAGE = "docker.io/library/carina-dra:latest"
 _REPOSITORY = Path(__file__).parents[2]
 _LOCK = _REPOSITORY / "requirements.lock"
 _CONTEXT = (
-    *("Containerfile", ".containerignore", "requirements.lock", "pyproject.toml", "README.md"),
-    *("LICENSE", "carina_dra", "controller", "kubelet_plugin"),
+    *("Containerfile", ".containerignore", "requirements.lock", "requirements-runtime.lock"),
+    *("pyproject.toml", "README.md", "LICENSE", "carina_dra", "controller", "kubelet_plugin"),
 )
 _BASE = "localhost/carina-base"
 _BASE_PACKAGES = ("python3", "python3-venv", "coreutils", "dash", "libstdc++6")
 _MERGED_FOLDERS = ("bin", "sbin", "lib", "lib64")  # links into usr, which packages rely on
 _OTHER_FOLDERS = ("dev", "proc", "sys", "run", "var", "root", "etc", "tmp")
+_LEFT_OUT = ("info", "locale", "man")  # of usr/share: a fifth of the base
+_TIME = (
+    315_532_800  # 1980, the first year that a zip file can hold: what is built is kept by content
+)
 _GLIBC = (17, 24, 27, 28, 31, 34, 35)  # the manylinux tags that Debian 12 and later can run
 _ARCHIVES_KEPT = 3
 
@@ -62,7 +73,45 @@ def archive() -> Path:
     return found
 
 
+def identity() -> str:
+    """The ID of the image: the digest of its configuration, which names its layers."""
+    with tarfile.open(archive()) as content:
+        manifest = content.extractfile("manifest.json")
+        assert manifest is not None
+        (image,) = json.load(manifest)
+    return str(image["Config"]).removesuffix(".json")
+
+
+def identity_of_another_build() -> str:
+    """The ID of the image built again, every step of it; that image is not kept.
+
+    Raises:
+        ImageBuildError: a step of the build failed.
+        PackagesMissingError: apt-get cannot provide the base image.
+    """
+    home = releases.cache() / "image"
+    with build.alone(home), _builder(home) as (podman, command):
+        image = podman.run(*command, "--no-cache", "--quiet", _REPOSITORY).strip()
+        podman.run("rmi", image)
+        podman.run("image", "prune", "--force")
+    return image
+
+
 def _build(home: Path, output: Path) -> None:
+    with _builder(home) as (podman, command):
+        # Tagged, so that pruning keeps its layers: they take most of the time.
+        podman.run(*command, "--target=dependencies", "--tag=localhost/dependencies", _REPOSITORY)
+        podman.run(*command, f"--tag={IMAGE}", _REPOSITORY)
+        podman.run("image", "prune", "--force")
+        partial = output.with_suffix(".partial")
+        partial.unlink(missing_ok=True)
+        podman.run("save", "--format=docker-archive", f"--output={partial}", IMAGE)
+        partial.rename(output)
+
+
+@contextmanager
+def _builder(home: Path) -> Iterator[tuple["_Podman", Sequence[str]]]:
+    """Podman and its command that builds the image, but for the name and the repository."""
     base = f"{_BASE}:{_digest([_recipe()])}"
     podman = _Podman(home)
     with tempfile.TemporaryDirectory(dir=home) as scratch:
@@ -71,22 +120,19 @@ def _build(home: Path, output: Path) -> None:
             build.say("    base image of Debian packages")
             for old in podman.run("images", "--quiet", _BASE).split():
                 podman.run("untag", old)
-            podman.run("import", _base_archive(folder / "base"), base)
+            podman.run("load", f"--input={_base_archive(folder / 'base', base)}")
         wheels = _wheels(home, podman.python_version(base))
         pip_configuration = folder / "pip.conf"
         pip_configuration.write_text("[global]\nno-index = true\nfind-links = /wheelhouse\n")
-        command = (
-            *("build", "--layers", "--isolation=chroot", f"--build-arg=BASE={base}"),
-            *("--volume", f"{wheels}:/wheelhouse:ro"),
-            *("--volume", f"{pip_configuration}:/etc/pip.conf:ro"),
+        yield (
+            podman,
+            (
+                *("build", "--layers", "--isolation=chroot", f"--timestamp={_TIME}"),
+                *(f"--build-arg=BASE={base}", f"--build-arg=VERSION={_version()}"),
+                *("--volume", f"{wheels}:/wheelhouse:ro"),
+                *("--volume", f"{pip_configuration}:/etc/pip.conf:ro"),
+            ),
         )
-        # Tagged, so that pruning keeps its layers: they take most of the time.
-        podman.run(*command, "--target=dependencies", "--tag=localhost/dependencies", _REPOSITORY)
-        podman.run(*command, f"--tag={IMAGE}", _REPOSITORY)
-        podman.run("image", "prune", "--force")
-        partial = folder / "image.tar"
-        podman.run("save", "--format=docker-archive", f"--output={partial}", IMAGE)
-        partial.rename(output)
 
 
 class _Podman:
@@ -121,8 +167,8 @@ class _Podman:
         return version
 
 
-def _base_archive(folder: Path) -> Path:
-    """A root file system of Debian packages, unpacked and not configured."""
+def _base_archive(folder: Path, image: str) -> Path:
+    """An image of Debian packages, unpacked and not configured."""
     root = folder / "root"
     for name in _MERGED_FOLDERS:
         (root / "usr" / name).mkdir(parents=True)
@@ -139,14 +185,20 @@ def _base_archive(folder: Path) -> Path:
                 "tar",
                 "--extract",
                 "--keep-directory-symlink",
+                *(f"--exclude=./usr/share/{part}" for part in _LEFT_OUT),
                 f"--directory={root}",
                 f"--file={content}",
             ]
         )
-    made = folder / "base.tar"
-    with tarfile.open(made, "w") as archive:
-        archive.add(root, arcname=".")
-    return made
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as layer:
+        layer.add(root, arcname=".", filter=_at_one_time)
+    return images.write_root(folder / "base.tar", made.getvalue(), image)
+
+
+def _at_one_time(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mtime = _TIME
+    return entry
 
 
 def _wheels(home: Path, python: str) -> Path:
@@ -173,6 +225,11 @@ def _wheels(home: Path, python: str) -> Path:
     return wheels
 
 
+def _version() -> str:
+    project = tomllib.loads((_REPOSITORY / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
+
+
 def _content() -> Iterator[bytes]:
     """Everything that the image depends on."""
     yield _recipe()
@@ -186,7 +243,7 @@ def _content() -> Iterator[bytes]:
 
 
 def _recipe() -> bytes:
-    return Path(__file__).read_bytes()
+    return Path(__file__).read_bytes() + Path(images.__file__).read_bytes()
 
 
 def _digest(parts: Iterable[bytes]) -> str:

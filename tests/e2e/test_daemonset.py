@@ -214,6 +214,17 @@ def test_inventory_is_shown_by_the_image(daemonset: DaemonSet) -> None:
     assert all(gpu.uuid in shown for gpu in daemonset.gpus.state.gpus.values())
 
 
+def test_image_reads_kubeconfig_files(daemonset: DaemonSet) -> None:
+    cluster = "{name: c, cluster: {server: 'https://127.0.0.1:1'}}"
+    context = "{name: c, context: {cluster: c, user: u}}"
+    user = "{name: u, user: {token: secret}}"
+    kubeconfig = f"{{clusters: [{cluster}], contexts: [{context}], users: [{user}]}}"
+    read = f"KUBECONFIG=/dev/fd/3 KUBERNETES_SERVICE_HOST= carina queue 3<<E\n{kubeconfig}\nE"
+
+    with pytest.raises(KubectlError, match=r"https://127\.0\.0\.1:1"):
+        daemonset.run("sh", "-c", read)
+
+
 def test_controllers_lead_in_turn_and_start_pods_of_queues(
     daemonset: DaemonSet, workloads: Workloads
 ) -> None:

@@ -9,18 +9,15 @@ import pytest
 from carina_dra.cli import command
 from carina_dra.kube.api_resource import CONFIG_MAPS, RESOURCE_CLAIMS
 from carina_dra.kube.client import MergePatch
-from controller.commands import free as free_command
-from controller.commands import queue as queue_command
-from controller.commands import snapshot as snapshot_command
-from controller.commands import why as why_command
+from controller.commands import listed
 from tests.eventually import eventually
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
 
 _COMMANDS = {
-    "free": free_command.COMMAND,
-    "queue": queue_command.COMMAND,
-    "snapshot": snapshot_command.COMMAND,
-    "why": why_command.COMMAND,
+    "free": listed.FREE,
+    "queue": listed.QUEUE,
+    "snapshot": listed.SNAPSHOT,
+    "why": listed.WHY,
 }
 _NODE = "commands-0"
 _GPUS = 4

@@ -10,14 +10,14 @@ from carina_dra.cli import command
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import MergePatch
 from carina_dra.kube.errors import NotFound
-from controller.commands.queue import COMMAND
+from controller.commands.listed import QUEUE
 from controller.names import QUEUE_FINALIZER
 from controller.report.cycle_report import QUEUES
 from tests.eventually import eventually
 from tests.integration.controller.live.hollow_kubelet import HollowKubelet
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
 
-COMMANDS = {"queue": COMMAND}
+COMMANDS = {"queue": QUEUE}
 _NODE = "ending-0"
 NewTeam = Callable[..., Team]
 

@@ -13,7 +13,7 @@ from carina_dra.kube.api_resource import (
     RESOURCE_CLAIMS,
 )
 from carina_dra.kube.client import MergePatch, Selection
-from controller.commands import uninstall as uninstall_command
+from controller.commands import listed
 from controller.names import DELETE_PROTECTION, GROUP, RESERVATIONS, TAINT
 from controller.report.cycle_report import QUEUES
 from tests.eventually import eventually
@@ -44,7 +44,7 @@ def uninstalled(site: Site) -> Iterator[None]:
 
 
 def run(*words: str) -> int:
-    return command.run(("uninstall", *words), {"uninstall": uninstall_command.COMMAND})
+    return command.run(("uninstall", *words), {"uninstall": listed.UNINSTALL})
 
 
 def reserve(team: Team, name: str, gpus: int) -> None:

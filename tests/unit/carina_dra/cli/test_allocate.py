@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from carina_dra.allocator.preference import Policy
-from carina_dra.cli.allocate import COMMAND, AllocatedClaim, UnallocatedClaim, allocate_claims
+from carina_dra.cli.allocate import AllocatedClaim, UnallocatedClaim, allocate_claims
 from carina_dra.cli.command import run
+from carina_dra.cli.listed import ALLOCATE
 from carina_dra.manifests.manifest import CLUSTER, ManifestObjects
 
 _OBJECTS = """
@@ -48,7 +49,7 @@ _READS_MEMORY = """'device.attributes["gpu.carina.dev"].memory == 1'"""
 
 
 def _run(*arguments: str) -> int:
-    return run(["allocate", *arguments], {"allocate": COMMAND})
+    return run(["allocate", *arguments], {"allocate": ALLOCATE})
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from carina_dra.cli import command
-from carina_dra.cli.command import Command
+from carina_dra.cli.command import Command, ListedCommand, in_module
 
 
 def _count_arguments(parser: ArgumentParser) -> None:
@@ -21,8 +21,10 @@ def _count(arguments: Namespace) -> int:
 
 
 COMMANDS = {
-    "count": Command("counts words", _count_arguments, _count),
-    "fail": Command("always fails", lambda parser: None, lambda arguments: 9),
+    "count": ListedCommand("counts words", lambda: Command(_count_arguments, _count)),
+    "fail": ListedCommand(
+        "always fails", lambda: Command(lambda parser: None, lambda arguments: 9)
+    ),
 }
 
 
@@ -57,6 +59,43 @@ def test_wrong_usage_ends_with_code_2(arguments: list[str]) -> None:
     assert end.value.code == 2
 
 
+def test_only_the_chosen_command_is_loaded() -> None:
+    commands = {**COMMANDS, "broken": in_module("no.such.module", "cannot be loaded")}
+
+    assert command.run(["fail"], commands) == 9
+    with pytest.raises(ModuleNotFoundError):
+        command.run(["broken"], commands)
+
+
+def test_every_installed_command_can_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = command.installed()
+
+    assert {"allocate", "free", "inventory", "queue", "simulate", "why"} <= commands.keys()
+    for name, listed in commands.items():
+        with pytest.raises(SystemExit) as end:
+            command.run([name, "--help"], commands)
+        assert end.value.code == 0
+        assert listed.summary in " ".join(capsys.readouterr().out.split())
+
+
+def test_help_loads_nothing_that_a_command_needs() -> None:
+    program = """
+import sys
+from carina_dra.cli import command
+
+try:
+    command.run(["--help"], command.installed())
+except SystemExit:
+    pass
+print(sys.modules.keys() & {"grpc", "kubernetes", "pydantic", "urllib3", "yaml"})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
 _PROGRAM = """
 import sys
 from carina_dra.cli import command
@@ -66,7 +105,9 @@ def write(arguments):
     return 3
 
 command.installed = lambda: {
-    "write": command.Command("", lambda parser: parser.add_argument("words", nargs="*"), write)
+    "write": command.ListedCommand(
+        "", lambda: command.Command(lambda parser: parser.add_argument("words", nargs="*"), write)
+    )
 }
 sys.exit(command.main())
 """
@@ -104,7 +145,7 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(writing: list[str
 def test_an_interrupt_from_the_keyboard_ends_the_program_in_silence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted() -> dict[str, Command]:
+    def interrupted() -> dict[str, ListedCommand]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "installed", interrupted)

@@ -6,19 +6,16 @@ from pathlib import Path
 import pytest
 
 from carina_dra.cli import command
-from controller.commands import free as free_command
-from controller.commands import queue as queue_command
-from controller.commands import snapshot as snapshot_command
-from controller.commands import why as why_command
+from controller.commands import listed
 from controller.engine.files.file import write_snapshot
 from controller.engine.model.resource import Memory
 from tests.unit.controller.engine.scene import GIB, Scene
 
 _COMMANDS = {
-    "free": free_command.COMMAND,
-    "queue": queue_command.COMMAND,
-    "snapshot": snapshot_command.COMMAND,
-    "why": why_command.COMMAND,
+    "free": listed.FREE,
+    "queue": listed.QUEUE,
+    "snapshot": listed.SNAPSHOT,
+    "why": listed.WHY,
 }
 
 

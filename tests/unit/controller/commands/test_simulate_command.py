@@ -9,11 +9,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from carina_dra.cli import command
-from controller.commands import simulate as simulate_command
-from controller.commands import why as why_command
+from controller.commands import listed
 from tests.unit.controller.engine.simulate.scenarios import scenario
 
-_COMMANDS = {"simulate": simulate_command.COMMAND, "why": why_command.COMMAND}
+_COMMANDS = {"simulate": listed.SIMULATE, "why": listed.WHY}
 _JOB = {"duration": "1m", "gpus": 1}
 
 

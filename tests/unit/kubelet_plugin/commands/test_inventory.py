@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from carina_dra.cli.command import run
-from kubelet_plugin.commands.inventory import COMMAND
+from kubelet_plugin.commands.listed import INVENTORY
 from simulation.nvml import SimulatedNode, installed
 from simulation.nvml.device_files import links_seen_as_nodes
 
@@ -36,7 +36,7 @@ def inventory(node: SimulatedNode, *options: str, **environment: str) -> "Comple
             redirect_stdout(output),
             redirect_stderr(errors),
         ):
-            status = run(arguments, {"inventory": COMMAND})
+            status = run(arguments, {"inventory": INVENTORY})
     except SystemExit as ended:
         status = int(ended.code or 0)
     finally:

@@ -6,21 +6,18 @@ from pathlib import Path
 import pytest
 
 from carina_dra.cli import command
-from carina_dra.cli.command import Command
-from controller.commands import free as free_command
-from controller.commands import queue as queue_command
-from controller.commands import simulate as simulate_command
-from controller.commands import why as why_command
+from carina_dra.cli.command import ListedCommand
+from controller.commands import listed
 
 _ROOT = Path(__file__).parents[5]
 _SCENARIOS = _ROOT / "deploy" / "scenarios"
 _DOCS = (_ROOT / "docs" / "simulate.md").read_text()
 _ALL_DOCS = _DOCS + (_ROOT / "docs" / "commands.md").read_text()
-COMMANDS: dict[str, Command] = {
-    "free": free_command.COMMAND,
-    "queue": queue_command.COMMAND,
-    "simulate": simulate_command.COMMAND,
-    "why": why_command.COMMAND,
+COMMANDS: dict[str, ListedCommand] = {
+    "free": listed.FREE,
+    "queue": listed.QUEUE,
+    "simulate": listed.SIMULATE,
+    "why": listed.WHY,
 }
 _SHOWN = re.compile(r"^`carina ([^`]+)`[^`]*\n```\n(.*?)```$", re.MULTILINE | re.DOTALL)
 

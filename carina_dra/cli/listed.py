@@ -1,0 +1,14 @@
+"""The subcommands of `carina` in this package. What they need is loaded when they are run."""
+
+from typing import Final
+
+from carina_dra.cli.command import in_module
+
+COMPLETION: Final = in_module(
+    "carina_dra.cli.completion",
+    "prints what a shell needs to complete command lines",
+)
+ALLOCATE: Final = in_module(
+    "carina_dra.cli.allocate",
+    "shows the devices that claims would get, or why they would not",
+)

@@ -1,0 +1,10 @@
+"""The subcommands of `carina` in this package. What they need is loaded when they are run."""
+
+from typing import Final
+
+from carina_dra.cli.command import in_module
+
+INVENTORY: Final = in_module(
+    "kubelet_plugin.commands.inventory",
+    "show this machine's GPUs and the ResourceSlices that the plugin would publish",
+)
