@@ -11,6 +11,7 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Order, Policy
 from carina_dra.placement.choice.order import NodeLoss
 from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.cluster.card import NOTHING, CardParts
 from carina_dra.price import attempt_limit
 from carina_dra.resource import Allocation, ResourceClaim
 from carina_dra.step_budget import OutOfStepsError, StepBudget
@@ -627,6 +628,17 @@ class PlaceFinder:
             claims = tuple(claim for claim in claims if claim.key in needed)
         request = self._request(claims)
         return request.least_devices if isinstance(request, PlacementRequest) else 0
+
+    def least_parts(self, pod: Pod) -> CardParts:
+        """What a pod takes of the cards of its node at least, as far as that is known.
+
+        Raises:
+            OutOfStepsError: the attempt has cost more than it may.
+        """
+        asked = self.request_of(pod, self.budget, elsewhere=False)
+        if asked is None:
+            return NOTHING
+        return self._state.occupancy.devices.least_of(asked.claims, self.budget)
 
     def request_of(
         self, pod: Pod, budget: StepBudget, *, elsewhere: bool
