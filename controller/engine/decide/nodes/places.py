@@ -18,6 +18,7 @@ from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.nodes.claim_requests import ClaimRequests
 from controller.engine.decide.nodes.extended_resources import ExtendedResources, Service
 from controller.engine.decide.nodes.fitting import Fitting
+from controller.engine.decide.nodes.lacking import Lacking
 from controller.engine.decide.nodes.node_fit import steps_of_looks, unsuitable
 from controller.engine.decide.nodes.node_losses import CostOfUse, NodeLosses
 from controller.engine.decide.nodes.node_rules import NodeRules
@@ -109,6 +110,7 @@ class PlaceFinder:
         self.budget = self._unlimited = StepBudget.unlimited()
         """What the attempt may cost that is being made."""
         self._rules = NodeRules(state.occupancy)
+        self._lacking = Lacking(state.occupancy)
         self._losses = NodeLosses(state)
         self._extended = ExtendedResources(state)
         self._placers: dict[Policy, Placer] = {}
@@ -256,7 +258,11 @@ class PlaceFinder:
             else Counter(others[name] for name in within if name in others)
         )
         refused = self._rules.refused(pod, suitable, self.budget)
-        for name in suitable if within is None else suitable & within:
+        among = suitable if within is None else suitable & within
+        if allowed is None and not refused:
+            fell += self._lacking.on(among, pod.needs)
+            among = frozenset()
+        for name in among:
             if allowed is not None and name not in allowed:
                 constraint = "its claim's devices"
             elif name in refused:
