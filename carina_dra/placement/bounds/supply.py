@@ -203,6 +203,12 @@ class Supply:
         tally = self._parts.get(key, lambda: Tally(selection, measure, least_of, features))
         return self._least_of(key, tally, budget)
 
+    @property
+    def moment(self) -> int:
+        """How often what nodes offer has changed."""
+        self._catch_up()
+        return self._changed.now
+
     def least_selected(
         self, wanted: Alternative, device_class: DeviceClass, budget: StepBudget | None = None
     ) -> int | None:

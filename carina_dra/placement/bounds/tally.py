@@ -98,6 +98,8 @@ class Tally(Generic[V, T]):
         self._prices: dict[PoolId, _Price] = {}
         self._failed_at = -1
         self._answer = together(())
+        self.steps = 0
+        """What the answer costs if nothing is known: alike pools cost once."""
 
     def answer(
         self,
@@ -124,11 +126,6 @@ class Tally(Generic[V, T]):
         self._answer = self._together(self._of_pool.values())
         return self._answer
 
-    @property
-    def steps(self) -> int:
-        """What the answer costs if nothing is known: alike pools cost once."""
-        return sum(dict(self._prices.values()).values())
-
     def _catch_up(
         self, pools: Mapping[PoolId, Views], changed: Changes[PoolId], budget: StepBudget
     ) -> None:
@@ -141,8 +138,8 @@ class Tally(Generic[V, T]):
             else:
                 self._of_pool.pop(name, None)
                 self._prices.pop(name, None)
-        # As much as if nothing had been known.
-        StepBudget(budget.limit).spend(self.steps)
+        self.steps = sum(dict(self._prices.values()).values())
+        StepBudget(budget.limit).spend(self.steps)  # as much as if nothing had been known
 
     def _evaluate(self, name: PoolId, views: Views, budget: StepBudget) -> tuple[V, _Price]:
         """The answer for a pool, and the price of it, which alike pools have in common."""

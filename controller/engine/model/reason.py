@@ -6,7 +6,7 @@ Events. Its text is what users read, and its `remedy` what would help.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from controller.engine.model.queue import Queue
 from controller.engine.model.queue_reason import (
@@ -57,6 +57,7 @@ __all__ = [
     "SearchCut",
     "StoppedQueue",
     "TooFewDevices",
+    "TooFewParts",
     "TooFewPods",
     "TooManyGpus",
     "UncountedGpus",
@@ -65,6 +66,10 @@ __all__ = [
     "UnknownQueue",
     "what_helps",
 ]
+
+
+_HUNDREDTH: Final = 10_000
+"""Of a whole device, in millionths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,19 @@ class TooFewDevices:
 
     def __str__(self) -> str:
         return f"only {self.free} of {self.wanted} devices are free"
+
+
+@dataclass(frozen=True, slots=True)
+class TooFewParts:
+    """The same where devices are partitioned or shared: the parts that are free are too few."""
+
+    free: int
+    """In millionths of a whole device."""
+    wanted: int
+
+    def __str__(self) -> str:
+        free, wanted = self.free // _HUNDREDTH / 100, -(-self.wanted // _HUNDREDTH) / 100
+        return f"only {free:g} of {wanted:g} devices are free together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +114,7 @@ class NoVictims:
     """`consolidate`, `reclaim` or `preempt`."""
     tried: int
     """The number of groups that could be evicted."""
-    why: "Reason | TooFewDevices | Unfair"
+    why: "Reason | TooFewDevices | TooFewParts | Unfair"
     """Why evicting them is not enough."""
     guarded: tuple[str, ...] = ()
     """The queues of which a disruption budget refuses evictions."""

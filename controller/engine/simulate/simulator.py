@@ -105,6 +105,7 @@ class _Simulation:
         self._state = State(start)
         self._decide = engine(self._state)
         self._gpus = SimulatedGpus(start.slices)
+        self._gpus_at_start = self._gpus.total
         self._events: list[tuple[float, int, _Event]] = []
         self._numbers = count()
         self._live: dict[str, _Live] = {}
@@ -377,7 +378,7 @@ class _Simulation:
             start=start.now,
             end=end,
             nodes=len(start.nodes),
-            gpus=SimulatedGpus(start.slices).total,
+            gpus=self._gpus_at_start,
             queues=self._recorder.queues,
             cycles=self._cycles,
             steps=self._steps,

@@ -1,16 +1,16 @@
 """What queues and reasons need to know of the devices of a cluster."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, assert_never
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import DeviceGroup
 from carina_dra.allocator.pool import Candidate
-from carina_dra.allocator.request import Alternative
+from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.usage import DeviceId, PoolId
 from carina_dra.placement.bounds.membership import Membership
 from carina_dra.placement.bounds.supply import Supply
-from carina_dra.placement.cluster.card import NOTHING, CardParts
+from carina_dra.placement.cluster.card import NOTHING, CardParts, least_of, together
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.gpu import (
     DRIVERS,
@@ -24,7 +24,7 @@ from carina_dra.placement.cluster.gpu import (
 from carina_dra.placement.cluster.node_offer import Offer
 from carina_dra.placement.cluster.offer import OfferedPool
 from carina_dra.quantity import Quantity
-from carina_dra.resource import Device, DeviceClass, DeviceResult
+from carina_dra.resource import All, Device, DeviceClass, DeviceResult
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from carina_dra.work import Work
 from controller.engine.model.resource import (
@@ -239,11 +239,30 @@ class Devices:
         except OutOfStepsError:
             return 0
 
-    def least_parts(self, wanted: Alternative, budget: StepBudget) -> CardParts:
-        """What a request for one device takes of the cards of its node at least.
+    @property
+    def least_moment(self) -> tuple[int, int]:
+        """While it is the same, the least that requests take is the same."""
+        return self.class_moment, self._supply.moment
 
-        Nodes that are left out do not count. It is nothing if its selectors cost too much to say.
+    def least_of(self, claims: Iterable[Claim], budget: StepBudget) -> CardParts:
+        """What claims take of the cards of their node at least, as far as that is known.
+
+        Nodes that are left out do not count. What costs too much to say is nothing.
         """
+        return together(
+            [
+                least_of(self._least_of(wanted, budget) for wanted in request.alternatives)
+                or NOTHING
+                for claim in claims
+                for request in claim.requests
+            ]
+        )
+
+    def _least_of(self, wanted: Alternative, budget: StepBudget) -> CardParts:
+        count = 1 if isinstance(wanted.mode, All) else wanted.mode.count
+        return self._least_parts(wanted, budget).times(count)
+
+    def _least_parts(self, wanted: Alternative, budget: StepBudget) -> CardParts:
         try:
             return self._supply.least_parts(wanted, self._drivers, budget) or NOTHING
         except OutOfStepsError:

@@ -6,8 +6,9 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import DeviceGroup
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.offer import OfferedPool
+from controller.engine.state.node_sum import NodeSum
 
-_MANY: Final = 1_000_000
+MANY: Final = 1_000_000
 """Stands for what cannot be counted: shares of a device, and devices that share counters."""
 
 
@@ -16,28 +17,14 @@ class Spare:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._of_node: dict[str, int] = {}
-        self._total = 0
-        self._moments = (-1, -1)
+        self._sum = NodeSum(cluster, self._count)
 
     def devices(self) -> int:
         """How many more devices claims could have at most, wherever those in use were.
 
-        Each claim that has devices keeps as many.
+        Each claim that has devices keeps as many. It is `MANY` or more if they cannot be counted.
         """
-        cluster = self._cluster
-        nodes, before = cluster.changed_nodes, self._moments
-        self._moments = now = cluster.wide_moment, nodes.now
-        if before[0] == now[0] and nodes.is_known_since(before[1]):
-            changed = set(nodes.since(before[1]))
-        else:
-            changed = {*cluster.nodes, *self._of_node}
-        for name in changed:
-            self._total -= self._of_node.pop(name, 0)
-            if name in cluster.nodes:
-                self._of_node[name] = self._count(name)
-                self._total += self._of_node[name]
-        return self._total
+        return self._sum.total()
 
     def _count(self, node: str) -> int:
         try:
@@ -48,7 +35,7 @@ class Spare:
 
     def _of_pool(self, offered: OfferedPool) -> int:
         if offered.shareable or not all(map(_is_alone, offered.groups)):
-            return _MANY
+            return MANY
         if self._cluster.is_wide(offered.pool.id):
             return len(offered.devices)  # whose use changes too often, for too many nodes
         return (self._cluster.pool_state(offered).free & offered.here).bit_count()

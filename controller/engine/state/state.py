@@ -28,6 +28,7 @@ from controller.engine.state.occupancy import Occupancy, discard
 from controller.engine.state.queue_tree import QueueTree
 from controller.engine.state.recount import Recount
 from controller.engine.state.requests import Requests
+from controller.engine.state.spare_parts import SpareParts
 
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 
@@ -50,6 +51,7 @@ class State:
         self._devices_changed = True
         self._recount = Recount()
         self.requests = Requests(self.occupancy)
+        self.spare_parts = SpareParts(self.occupancy)
         self._queues: dict[str, Queue] = {}
         self._memory = EngineMemory(snapshot.memory)
         self._load(snapshot)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from tests.benchmarks.engine import changes, growth, scenarios
+from tests.benchmarks.engine import changes, growth, published, scenarios
 from tests.benchmarks.subject import Hear
 
 
@@ -17,6 +17,7 @@ class Measure(Protocol):
 MEASURES: Final[Mapping[str, Measure]] = {
     scenarios.NAME: scenarios.measure,
     changes.NAME: changes.measure,
+    published.NAME: published.measure,
     **growth.MEASURES,
 }
 """By name, each to be run in a process of its own."""

@@ -54,7 +54,8 @@ class NodeRules:
             ("topology spread", self._spread.allowed),
         ):
             left = allowed(pod, names, budget)
-            found |= dict.fromkeys(names - left, rule)
+            if len(left) < len(names):
+                found |= dict.fromkeys(names - left, rule)
             names = left
         return found
 

@@ -11,12 +11,14 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Order, Policy
 from carina_dra.placement.choice.order import NodeLoss
 from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.cluster.card import NOTHING, CardParts
 from carina_dra.price import attempt_limit
 from carina_dra.resource import Allocation, ResourceClaim
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.nodes.claim_requests import ClaimRequests
 from controller.engine.decide.nodes.extended_resources import ExtendedResources, Service
 from controller.engine.decide.nodes.fitting import Fitting
+from controller.engine.decide.nodes.lacking import Lacking
 from controller.engine.decide.nodes.node_fit import steps_of_looks, unsuitable
 from controller.engine.decide.nodes.node_losses import CostOfUse, NodeLosses
 from controller.engine.decide.nodes.node_rules import NodeRules
@@ -108,6 +110,7 @@ class PlaceFinder:
         self.budget = self._unlimited = StepBudget.unlimited()
         """What the attempt may cost that is being made."""
         self._rules = NodeRules(state.occupancy)
+        self._lacking = Lacking(state.occupancy)
         self._losses = NodeLosses(state)
         self._extended = ExtendedResources(state)
         self._placers: dict[Policy, Placer] = {}
@@ -255,7 +258,11 @@ class PlaceFinder:
             else Counter(others[name] for name in within if name in others)
         )
         refused = self._rules.refused(pod, suitable, self.budget)
-        for name in suitable if within is None else suitable & within:
+        among = suitable if within is None else suitable & within
+        if allowed is None and not refused:
+            fell += self._lacking.on(among, pod.needs)
+            among = frozenset()
+        for name in among:
             if allowed is not None and name not in allowed:
                 constraint = "its claim's devices"
             elif name in refused:
@@ -627,6 +634,17 @@ class PlaceFinder:
             claims = tuple(claim for claim in claims if claim.key in needed)
         request = self._request(claims)
         return request.least_devices if isinstance(request, PlacementRequest) else 0
+
+    def least_parts(self, pod: Pod) -> CardParts:
+        """What a pod takes of the cards of its node at least, as far as that is known.
+
+        Raises:
+            OutOfStepsError: the attempt has cost more than it may.
+        """
+        asked = self.request_of(pod, self.budget, elsewhere=False)
+        if asked is None:
+            return NOTHING
+        return self._state.occupancy.devices.least_of(asked.claims, self.budget)
 
     def request_of(
         self, pod: Pod, budget: StepBudget, *, elsewhere: bool

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.allocator.group import WHOLE
-from carina_dra.allocator.request import Alternative
-from carina_dra.placement.choice.placer import PlacementRequest
-from carina_dra.placement.cluster.card import NOTHING, CardParts, PartKind, least_of, together
+from carina_dra.placement.cluster.card import CardParts, PartKind
 from carina_dra.placement.cluster.gpu import GPU, GpuId
 from carina_dra.price import LEAST
-from carina_dra.resource import All
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.gangs.evicted import EvictedUnits
 from controller.engine.decide.gangs.trial import Trial
@@ -116,7 +113,7 @@ class Freeable:
     def _parts_wanted(self, pod: Pod) -> CardParts:
         known = self._wanted.get(pod.key)
         if known is None:
-            known = self._wanted[pod.key] = self._least(pod, self._places.budget)
+            known = self._wanted[pod.key] = self._places.least_parts(pod)
         return known
 
     def _could_free(self, node: str, kind: PartKind, missing: int) -> bool:
@@ -260,29 +257,12 @@ class Freeable:
                 known[key] = not self._places.might_fit(leaver.pod, asked, budget)
             if not known[key]:
                 return 0
-            return min(leaver.gain, self._of_request(asked, budget).of(kind))
+            least = self._state.occupancy.devices.least_of(asked.claims, budget)
+            return min(leaver.gain, least.of(kind))
         except OutOfStepsError:
             return 0
         finally:
             self._places.budget.extend(budget.spent)
-
-    def _least(self, pod: Pod, budget: StepBudget) -> CardParts:
-        """What a pod takes of cards at least, as far as that is known."""
-        asked = self._places.request_of(pod, budget, elsewhere=False)
-        return NOTHING if asked is None else self._of_request(asked, budget)
-
-    def _of_request(self, asked: PlacementRequest, budget: StepBudget) -> CardParts:
-        return together(
-            [
-                least_of(self._of(one, budget) for one in request.alternatives) or NOTHING
-                for claim in asked.claims
-                for request in claim.requests
-            ]
-        )
-
-    def _of(self, wanted: Alternative, budget: StepBudget) -> CardParts:
-        count = 1 if isinstance(wanted.mode, All) else wanted.mode.count
-        return self._state.occupancy.devices.least_parts(wanted, budget).times(count)
 
     def _charge(self, steps: int) -> None:
         if self._eligibility.action is Action.RECLAIM:

@@ -11,6 +11,7 @@ from heapq import heapify, heappop
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
+from carina_dra.placement.cluster.card import together
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.gangs.evicted import EvictedUnits, EvictionUnit
 from controller.engine.decide.gangs.gang import Gang, Taken
@@ -37,9 +38,11 @@ from controller.engine.model.reason import (
     OverLimit,
     Reason,
     TooFewDevices,
+    TooFewParts,
     Unfair,
 )
 from controller.engine.model.resource import Amounts
+from controller.engine.state.spare import MANY
 
 _CLOSE: Final = 8
 """After this many evictions on a node, it is looked at again only when they have doubled."""
@@ -250,9 +253,22 @@ class VictimSearch:
             return None
         wanted = sum(map(self._places.least_devices, chunk.all_pods()))
         free = self._state.most_to_spare() if wanted else 0
-        if wanted <= free:
+        why: TooFewDevices | TooFewParts | None = None
+        if wanted > free:
+            why = TooFewDevices(free, wanted)
+        elif free >= MANY:
+            why = self._shortage_of_parts(chunk)
+        return None if why is None else NoVictims(self._action, self._victims.count, why)
+
+    def _shortage_of_parts(self, chunk: PlacementUnit) -> TooFewParts | None:
+        """The same where cards are partitioned or shared."""
+        wanted = together([self._places.least_parts(pod) for pod in chunk.all_pods()])
+        kind = max(sorted(wanted.kinds), key=wanted.of, default=None)
+        if kind is None:
             return None
-        return NoVictims(self._action, self._victims.count, TooFewDevices(free, wanted))
+        self._places.spend(1 + len(self._state.occupancy.nodes) // _NODES_A_STEP)
+        free = self._state.spare_parts.most(kind)
+        return TooFewParts(free, wanted.of(kind)) if wanted.of(kind) > free else None
 
     def _take(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]

@@ -65,9 +65,10 @@ def test_nobody_is_tried_to_go_if_queues_do_not_have_to_give_enough(
 
 def test_candidates_are_counted_on_nodes_that_are_not_tried() -> None:
     """The reason says how many groups could be evicted, though nobody was."""
-    first, *_ = _no_victims(_refused(MIG, _FEW, [queue("ours", quota=None)]))
-    assert first.action is Action.CONSOLIDATE
-    assert first.tried == sum(1 for node in range(_FEW) for _ in MIG.full(node))
+    held = sum(1 for node in range(_FEW) for _ in MIG.full(node))
+    queues = [queue("theirs", quota=held - 1), queue("ours", quota=None)]
+    tried = {one.action: one.tried for one in _no_victims(_refused(MIG, _FEW, queues))}
+    assert tried[Action.RECLAIM] == held
 
 
 def test_devices_that_a_claim_has_already_need_not_be_freed() -> None:

@@ -1,12 +1,17 @@
 """A state that follows a cluster by events, and what can be observed of a state."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
+from typing import Final
 
 from carina_dra.allocator.usage import PoolId
+from carina_dra.placement.cluster.card import PartKind
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
+
+_KINDS: Final[Sequence[PartKind]] = (("counter", "slices"), ("capacity", "memory"))
+"""Of what the cards of random clusters have."""
 
 
 def follow(state: State, before: Snapshot, after: Snapshot, rng: Random) -> None:
@@ -97,6 +102,7 @@ def observe(state: State) -> dict[str, object]:
         },
         "usage": {pool: state.occupancy.cluster._holdings.usage(pool) for pool in sorted(pools)},
         "to spare": state.most_to_spare(),
+        "parts to spare": [state.spare_parts.most(kind) for kind in _KINDS],
         "free": {name: state.occupancy.devices.most_free(name) for name in state.occupancy.nodes},
         "memory": state.memory,
         "now": state.now,
