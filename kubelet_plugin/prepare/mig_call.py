@@ -20,7 +20,7 @@ from kubelet_plugin.claims.resource_failure import (
 from kubelet_plugin.inventory.health import NvmlFailure
 from kubelet_plugin.nvml.library import NvmlBusyError, NvmlCallError, NvmlLibrary
 from kubelet_plugin.nvml.mig_instance import FINDING
-from kubelet_plugin.prepare.resource import ResourceError
+from kubelet_plugin.prepare.resource import LeftBehindError, ResourceError
 
 _CauseType: TypeAlias = Callable[[str, NvmlFailure], ResourceFailure]
 
@@ -40,12 +40,11 @@ _GONE: Final = frozenset({"NVML_ERROR_GPU_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOA
 _LOST: Final = "NVML_ERROR_GPU_IS_LOST"
 
 
-class GpuGoneError(ResourceError):
-    """The GPU or its driver is not there. No GPU instance outlasts that."""
+class GpuGoneError(LeftBehindError):
+    """The driver says that it is not there, or that the GPU is not.
 
-
-class GpuLostError(GpuGoneError):
-    """The GPU fell off the bus. Its MIG mode may outlast the reset that brings it back."""
+    What Carina made is gone as well if that is so. If the driver errs, it is there still.
+    """
 
 
 @contextmanager
@@ -53,8 +52,7 @@ def mig_calls(library: NvmlLibrary, task: str) -> Iterator[None]:
     """Keeps the library open inside the `with` block. `task` says what cannot be done if it fails.
 
     Raises:
-        GpuGoneError: a call in the block failed because the GPU or the driver is not there;
-            GpuLostError if the GPU fell off the bus.
+        GpuGoneError: a call in the block failed because the GPU or the driver is not there.
         ResourceError: a call in the block failed; names the task and the remedy.
     """
     try:
@@ -76,7 +74,7 @@ def was_refused(failure: NvmlFailure) -> bool:
 
 def _failed(task: str, failure: NvmlFailure) -> ResourceError:
     if failure.code == _LOST:
-        return GpuLostError(GpuFellOff(task, failure))
+        return GpuGoneError(GpuFellOff(task, failure))
     not_found = failure.code == "NVML_ERROR_NOT_FOUND" and failure.function == FINDING
     if not_found or failure.code in _GONE:
         return GpuGoneError(GpuGone(task, failure))

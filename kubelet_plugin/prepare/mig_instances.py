@@ -21,7 +21,7 @@ from kubelet_plugin.nvml.mig_instance import (
     find_instance,
     handle_of,
 )
-from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls, was_refused
+from kubelet_plugin.prepare.mig_call import mig_calls, was_refused
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.resource import (
     Identity,
@@ -90,6 +90,7 @@ class MigInstances:
         Of an instance that NVIDIA's driver has for a claim, only the record is removed.
 
         Raises:
+            LeftBehindError: its GPU does not answer, so that it may exist still.
             ResourceError: it cannot be destroyed, such as while a process uses it.
         """
         for uuid, intents in self._intents.all().items():
@@ -123,12 +124,9 @@ class MigInstances:
         return True
 
     def _destroy(self, uuid: str, intents: MigIntents, device: str) -> None:
-        try:
-            with mig_calls(self._library, f"MIG instance {device} on {uuid} cannot be destroyed"):
-                handle = handle_of(uuid, intents.pci_bus_id)
-                destroy_instance(handle, intents.instances[device])
-        except GpuGoneError as error:
-            _log.warning("a MIG instance is gone with its GPU", extra={"reason": str(error)})
+        with mig_calls(self._library, f"MIG instance {device} on {uuid} cannot be destroyed"):
+            handle = handle_of(uuid, intents.pci_bus_id)
+            destroy_instance(handle, intents.instances[device])
 
 
 def _made(instance: GpuInstance, compute: ComputeInstance) -> MadeInstance:

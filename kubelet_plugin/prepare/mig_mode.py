@@ -19,7 +19,7 @@ from kubelet_plugin.nvml.mig_instance import (
     read_instances,
     switch_mig_mode,
 )
-from kubelet_plugin.prepare.mig_call import GpuGoneError, GpuLostError, mig_calls, was_refused
+from kubelet_plugin.prepare.mig_call import mig_calls, was_refused
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.resource import (
     Identity,
@@ -96,12 +96,7 @@ class MigModes:
                 raise
 
     def _switch_off(self, uuid: str, intents: MigIntents) -> None:
-        try:
-            with mig_calls(self._library, f"MIG mode of {uuid} cannot be switched off"):
-                handle = handle_of(uuid, intents.pci_bus_id)
-                if is_mig_mode_on(handle) and not read_instances(handle, read_layout(handle)):
-                    switch_mig_mode(handle, on=False)
-        except GpuLostError:
-            raise
-        except GpuGoneError as error:
-            _log.warning("MIG mode is gone with its GPU", extra={"reason": str(error)})
+        with mig_calls(self._library, f"MIG mode of {uuid} cannot be switched off"):
+            handle = handle_of(uuid, intents.pci_bus_id)
+            if is_mig_mode_on(handle) and not read_instances(handle, read_layout(handle)):
+                switch_mig_mode(handle, on=False)

@@ -4,8 +4,9 @@ A prepare, an unprepare, the rollback of a failed prepare, a changed allocation,
 differ only in which resources are concerned and which of them are wanted. This module does not
 depend on any kind of resource.
 
-Invariant: after `reconcile` returns, a concerned resource exists if and only if it is wanted. If
-the call is killed or fails, it has changed concerned resources only, and repeating it completes it.
+Invariant: after `reconcile` returns, a concerned resource exists if and only if it is wanted, but
+for those that are left behind, which are still observed. If the call is killed or fails, it has
+changed concerned resources only, and repeating it completes it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from kubelet_plugin.claims.claim import ClaimReference
-from kubelet_plugin.prepare.resource import Identity, ResourceError
+from kubelet_plugin.prepare.resource import Identity, LeftBehindError, ResourceError
 
 
 class AnyResource(Protocol):
@@ -51,7 +52,7 @@ class Ports(Protocol[R_contra, M]):
         """
 
     def remove(self, identity: Identity) -> None:
-        """Removes the resource, if it exists; raises ResourceError."""
+        """Removes the resource, if it exists; raises ResourceError, or LeftBehindError of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ def reconcile(
 ) -> None:
     """Removes each concerned resource that is not wanted, and creates each that is.
 
+    A resource that is left behind is removed later, as one that no claim needs.
+
     Raises:
         ResourceError: a resource cannot be removed or created. After a failed removal, the other
             resources of its kind are still removed, but none that it may need. After a failed
@@ -97,6 +100,8 @@ def reconcile(
             break
         try:
             ports.remove(identity)
+        except LeftBehindError:
+            continue  # it is observed still, and reported when it cannot be removed as a leftover
         except ResourceError as error:
             failed.setdefault(identity.kind, error)
     for first in failed.values():

@@ -193,3 +193,10 @@ class ResourceError(Exception):
     def __init__(self, failure: ResourceFailure) -> None:
         super().__init__(str(failure))
         self.failure = failure
+
+
+class LeftBehindError(ResourceError):
+    """A resource cannot be removed now, and no claim has to wait for that.
+
+    It is still recorded, so it is removed as a leftover once that is possible.
+    """

@@ -15,9 +15,15 @@ from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.mig_instance import handle_of
 from kubelet_plugin.prepare.compute_policy import ComputePolicy, PolicyUnchangedError
-from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls
+from kubelet_plugin.prepare.mig_call import mig_calls
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
-from kubelet_plugin.prepare.resource import Identity, ResourceError, TimeSlice, time_slice_identity
+from kubelet_plugin.prepare.resource import (
+    Identity,
+    LeftBehindError,
+    ResourceError,
+    TimeSlice,
+    time_slice_identity,
+)
 
 _RECENT: Final = 5.0
 """Seconds for which a length need not be set again: no driver is reloaded in less. A repair takes
@@ -80,7 +86,8 @@ class TimeSlices:
         """Sets the driver's default again, if the length was set.
 
         Raises:
-            ResourceError: it cannot be set, or the record cannot be changed.
+            LeftBehindError: it cannot be set now.
+            ResourceError: the record cannot be changed.
         """
         for uuid, intents in self._intents.all().items():
             if intents.time_slice and intents.gpu == identity.name:
@@ -93,10 +100,8 @@ class TimeSlices:
             with mig_calls(self._library, f"time slices of {uuid} cannot be set to Default"):
                 handle_of(uuid, intents.pci_bus_id)
             self._policy.set_time_slice(uuid, "Default")
-        except GpuGoneError as error:
-            _log.warning("time slices are gone with their GPU", extra={"reason": str(error)})
         except ResourceError as error:
             if error.failure.retriable:
-                raise
+                raise LeftBehindError(error.failure) from error
             # The GPU does not support it, so that nothing was set either.
             _log.warning("time slices are not reset", extra={"reason": str(error)})

@@ -281,7 +281,21 @@ def test_claims_of_a_lost_gpu_can_be_unprepared(node: MigNode) -> None:
     node.unprepare("train")
 
     assert node.specs() == set()
-    assert node.recorded().get(node.simulated.state.gpus[0].uuid, set()) == set()
+
+
+def test_the_instance_of_a_lost_gpu_is_known_until_the_gpu_answers(node: MigNode) -> None:
+    """The driver may have erred, and the instance be there: nobody else would remove it."""
+    uuid = node.simulated.state.gpus[0].uuid
+    node.prepare("train", ONE_G)
+    node.simulated.lose_gpu(0)
+    node.unprepare("train")
+    node.repair()
+    assert node.recorded()[uuid] == {ONE_G}
+
+    node.simulated.reset_gpu(0)
+    node.repair()
+
+    assert node.recorded().get(uuid, set()) == set()
 
 
 def test_ampere_has_partitions_only_in_mig_mode_and_then_no_whole_gpu(

@@ -273,6 +273,22 @@ def test_claims_of_a_lost_gpu_can_be_unprepared(node: MigNode) -> None:
     assert node.specs() == set()
 
 
+def test_a_claim_ends_while_nvidia_smi_fails_and_the_length_is_reset_later(node: MigNode) -> None:
+    node.configs["train"] = gpu_config("Short")
+    node.prepare("train", "gpu-2")
+    node.simulated.fail_nvidia_smi("out of memory")
+
+    node.unprepare("train")
+    node.repair()
+    assert node.specs() == set()
+    assert slices(node) != {}
+
+    node.simulated.fail_nvidia_smi(None)
+    node.repair()
+
+    assert slices(node) == {}
+
+
 def test_admin_access_changes_no_time_slices(node: MigNode) -> None:
     node.admins.add("watch")
     node.configs["watch"] = gpu_config("Short")

@@ -128,6 +128,7 @@ def test_a_lost_gpu_that_comes_back_in_mig_mode_is_whole_again(node: TwoGpus) ->
     node.simulated.reset_gpu(0)
     assert node.is_mig_on(0)
 
+    node.repair()  # finds that the instance is gone
     node.repair()
 
     assert not node.is_mig_on(0)
