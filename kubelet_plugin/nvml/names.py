@@ -5,6 +5,7 @@ written for that driver match.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 ARCHITECTURES: Mapping[int, str] = {
     2: "Kepler",
@@ -61,3 +62,8 @@ def mig_profile_name(index: int, slices: int, memory_mib: int, gpu_bytes: int) -
     eighths = -(-memory_mib * 2**20 * 8 // gpu_bytes) if gpu_bytes else 0
     rounded = (gib * eighths + 4) // 8  # halves up
     return f"{slices}g.{rounded}gb{_EXTENSIONS.get(index, '')}"
+
+
+def pci_address(info: Any) -> str:
+    """Returns an NVML PCI address in the kernel's notation; NVML reports function 0 only."""
+    return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"

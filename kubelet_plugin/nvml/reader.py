@@ -1,16 +1,17 @@
 """Reads a node's GPUs through NVML.
 
 The library is the node's own `libnvidia-ml.so.1`, which may be old or incomplete. If a function is
-missing or returns "not supported", only its attribute is missing. After any other failure, only the
-GPU concerned is lost or unreadable. Without NVML as a whole, there is no inventory.
+missing or fails, only its attribute is missing, or is as it was. Only calls that identify a GPU or
+read its MIG state, and those that say that it is lost, cost the GPU. GPUs that were known stay
+known while the driver as a whole fails.
 """
 
-import ctypes
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
-from uuid import UUID
 
 import pynvml
 
@@ -35,23 +36,24 @@ from kubelet_plugin.inventory.mig import (
     MigUnsupported,
 )
 from kubelet_plugin.inventory.mig_intent import MigIntents
+from kubelet_plugin.nvml.attributes import Attributes
 from kubelet_plugin.nvml.library import (
-    NO_SUCH,
     NvmlCallError,
     NvmlLibrary,
     NvmlSession,
     call,
     optional_call,
 )
+from kubelet_plugin.nvml.links import read_fabric, read_links
 from kubelet_plugin.nvml.mig import read_layout
-from kubelet_plugin.nvml.mig_instance import read_instances
-from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS
+from kubelet_plugin.nvml.mig_instance import FINDING, read_instances
+from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS, pci_address
 
 _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
 
 _HOPPER = 9
-_UNSEEN_SWITCH = "unseen"
-_FABRIC_JOINED = 3  # NVML_GPU_FABRIC_STATE_COMPLETED
+_NODE = ""
+"""Stands for the driver, where a GPU is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,12 @@ class NvmlReader:
         *,
         intents: Callable[[str], MigIntents | None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`intents` returns what Carina makes on the GPU with this UUID.
 
-        `now` returns the current time, for the time at which a problem is first seen.
+        `now` returns the current time, for the time at which a problem is first seen; `clock` is in
+        seconds, from any start.
         """
         self._host = host
         self._intents = intents
@@ -92,12 +96,13 @@ class NvmlReader:
         self._session: NvmlSession | None = None
         self._layouts: dict[str, MigLayout] = {}
         """Layouts by UUID, as read in the session."""
+        self._attributes = Attributes(clock)
 
     def read(self, previous: Inventory | None = None) -> Inventory:
         """Reads the node's GPUs once.
 
         `previous` is the result of the last read. A GPU in it that no longer responds is reported
-        as lost or unreadable while NVML knows its PCI address, and otherwise dropped.
+        as lost or unreadable. It is dropped only if neither NVML nor the kernel knows its address.
 
         Blocks as long as the driver does, possibly until the node is rebooted.
 
@@ -112,12 +117,13 @@ class NvmlReader:
         try:
             return self._observe_in_session(known)
         except NvmlCallError as error:
-            return self._without_driver(error.failure)
+            return self._without_driver(error.failure, tuple(known.values()))
 
     def _observe_in_session(self, known: Mapping[str, ObservedGpu]) -> DriverReady:
         with self._library.lease() as session:
             if session is not self._session:
                 self._session, self._layouts = session, {}
+            self._attributes.begin(session)
             try:
                 return self._observe(known)
             except NvmlCallError:
@@ -125,8 +131,8 @@ class NvmlReader:
                 raise
 
     def _without_driver(
-        self, failure: NvmlFailure
-    ) -> DriverMissing | DriverUnusable | DriverReplaced:
+        self, failure: NvmlFailure, known: Sequence[ObservedGpu]
+    ) -> DriverMissing | DriverUnusable | DriverReplaced | DriverReady:
         match failure.code:
             case "NVML_ERROR_LIB_RM_VERSION_MISMATCH" if self._library.replacement is not None:
                 return DriverReplaced(str(self._library.replacement))
@@ -137,11 +143,18 @@ class NvmlReader:
                 )
             case "NVML_ERROR_DRIVER_NOT_LOADED":
                 return DriverMissing("the NVIDIA kernel module is not loaded")
+            case "NVML_ERROR_LIB_RM_VERSION_MISMATCH":
+                return DriverUnusable(failure)
+            case _ if known:
+                return _ready((), [self._with_problem(gpu, failure) for gpu in known], ())
             case _:
                 return DriverUnusable(failure)
 
     def _observe(self, known: Mapping[str, ObservedGpu]) -> DriverReady:
-        driver = _read_driver()
+        for uuid, observed in known.items():
+            if observed.state.problems:
+                self._attributes.forget(uuid)
+        driver = self._read_driver()
         reads, failed = self._enumerate(driver)
         unidentified = [gpu for uuid, gpu in failed if uuid is None]
         new_unreadable = [gpu for uuid, gpu in failed if uuid is not None and uuid not in known]
@@ -150,12 +163,19 @@ class NvmlReader:
             try:
                 reads |= self._find(observed.gpu, driver)
             except NvmlCallError as error:
-                if error.failure.code == "NVML_ERROR_NOT_FOUND":
-                    continue  # unplugged
+                if self._is_unplugged(observed.gpu, error.failure):
+                    continue
                 unresponsive.append(self._with_problem(observed, error.failure))
             if all(uuid != observed.gpu.uuid for uuid, _ in failed):
                 del unidentified[:1]  # NVML listed this GPU, but did not identify it
         return _ready(reads.values(), unresponsive, [*unidentified, *new_unreadable])
+
+    def _is_unplugged(self, gpu: Gpu, failure: NvmlFailure) -> bool:
+        """Returns whether NVML does not know the GPU's address, and neither does the kernel."""
+        if failure.code != "NVML_ERROR_NOT_FOUND" or failure.function != FINDING:
+            return False
+        addresses = self._host.gpu_addresses()
+        return addresses is None or gpu.pci_bus_id not in addresses
 
     def _with_problem(self, observed: ObservedGpu, failure: NvmlFailure) -> ObservedGpu:
         kind = GpuLost if failure.code in _LOST else GpuUnreadable
@@ -185,27 +205,27 @@ class NvmlReader:
         return {uuid: self._read_gpu(handle, uuid, driver)}
 
     def _read_gpu(self, handle: object, uuid: str, driver: _Driver) -> _GpuRead:
-        address = _address(call(pynvml.nvmlDeviceGetPciInfo, handle))
-        architecture = optional_call(pynvml.nvmlDeviceGetArchitecture, handle)
-        memory = optional_call(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        def constant(function: Callable[..., Any]) -> Any:
+            read = partial(optional_call, function, handle)
+            return self._attributes.constant(uuid, function.__name__, read)
+
+        address = pci_address(call(pynvml.nvmlDeviceGetPciInfo, handle))
+        architecture = constant(pynvml.nvmlDeviceGetArchitecture)
+        memory = constant(pynvml.nvmlDeviceGetMemoryInfo)
         before = self._intents(uuid)
         modes = optional_call(pynvml.nvmlDeviceGetMigMode, handle)
         gpu = Gpu(
             minor=call(pynvml.nvmlDeviceGetMinorNumber, handle),
             uuid=uuid,
             pci_bus_id=address,
-            product_name=optional_call(pynvml.nvmlDeviceGetName, handle),
-            brand=BRANDS.get(optional_call(pynvml.nvmlDeviceGetBrand, handle)),
+            product_name=constant(pynvml.nvmlDeviceGetName),
+            brand=BRANDS.get(constant(pynvml.nvmlDeviceGetBrand)),
             architecture=ARCHITECTURES.get(architecture),
-            cuda_compute_capability=optional_call(
-                pynvml.nvmlDeviceGetCudaComputeCapability, handle
-            ),
+            cuda_compute_capability=constant(pynvml.nvmlDeviceGetCudaComputeCapability),
             memory_bytes=memory.total if memory is not None else None,
             driver_version=driver.version,
             cuda_driver_version=driver.cuda_version,
-            addressing_mode=ADDRESSING_MODES.get(
-                optional_call(pynvml.nvmlDeviceGetAddressingMode, handle)
-            ),
+            addressing_mode=ADDRESSING_MODES.get(constant(pynvml.nvmlDeviceGetAddressingMode)),
             numa_node=self._host.numa_node(address),
             pcie_root=self._host.pcie_root(address),
             mig=self._read_mig_support(handle, uuid, architecture, modes),
@@ -216,7 +236,21 @@ class NvmlReader:
         own = {site for intents in recorded for site in intents.instances.values()}
         others = tuple(instance for instance in instances if instance.site not in own)
         own_mode = any(intents.mode for intents in recorded) and not others
-        return _GpuRead(gpu, _mig_mode(modes, own=own_mode), others, _read_links(handle))
+        links = self._attributes.seldom(uuid, "links", partial(read_links, handle))
+        fabric = self._attributes.current(uuid, "fabric", partial(read_fabric, handle))
+        links = replace(links or nvlink.Links(), fabric=fabric)
+        return _GpuRead(gpu, _mig_mode(modes, own=own_mode), others, links)
+
+    def _read_driver(self) -> _Driver:
+        def current(function: Callable[..., Any]) -> Any:
+            read = partial(optional_call, function)
+            return self._attributes.current(_NODE, function.__name__, read)
+
+        cuda = current(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        return _Driver(
+            version=current(pynvml.nvmlSystemGetDriverVersion),
+            cuda_version=(cuda // 1000, cuda % 1000 // 10) if cuda is not None else None,
+        )
 
     def _read_mig_support(
         self,
@@ -255,59 +289,6 @@ def _is_on(modes: tuple[int, int] | None) -> bool:
     return modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 
 
-def _read_driver() -> _Driver:
-    cuda = optional_call(pynvml.nvmlSystemGetCudaDriverVersion_v2)
-    return _Driver(
-        version=optional_call(pynvml.nvmlSystemGetDriverVersion),
-        cuda_version=(cuda // 1000, cuda % 1000 // 10) if cuda is not None else None,
-    )
-
-
-def _read_links(handle: object) -> nvlink.Links:
-    gpus: set[str] = set()
-    switches: set[str] = set()
-    unidentified: set[str] = set()
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            active = call(pynvml.nvmlDeviceGetNvLinkState, handle, link)
-        except NvmlCallError as error:
-            if error.failure.code not in NO_SUCH:
-                raise
-            continue
-        if not active:
-            continue
-        remote = optional_call(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-        if remote is None:
-            switches.add(_UNSEEN_SWITCH)
-            continue
-        match optional_call(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link):
-            case pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
-                gpus.add(_address(remote))
-            case pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-                switches.add(_address(remote))
-            case pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
-                pass  # a link to the CPU does not connect GPUs
-            case _:
-                unidentified.add(_address(remote))
-    return nvlink.Links(
-        gpus=frozenset(gpus),
-        switches=frozenset(switches),
-        unidentified=frozenset(unidentified),
-        fabric=_read_fabric(handle),
-    )
-
-
-def _read_fabric(handle: object) -> str | None:
-    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
-    if optional_call(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
-        return None
-    cluster = UUID(bytes=bytes(info.clusterUuid))
-    # A single HGX board joins its fabric with a cluster UUID of zeros, which identifies nothing.
-    if info.state != _FABRIC_JOINED or info.status != pynvml.NVML_SUCCESS or not cluster.int:
-        return None
-    return f"{cluster}.{info.cliqueId}"
-
-
 def _ready(
     reads: Collection[_GpuRead],
     unresponsive: Sequence[ObservedGpu],
@@ -330,8 +311,3 @@ def _ready(
         gpus=tuple(sorted((*responsive, *unresponsive), key=lambda observed: observed.gpu.minor)),
         unknown=tuple(sorted(unknown, key=lambda gpu: gpu.index)),
     )
-
-
-def _address(info: Any) -> str:
-    """Returns an NVML PCI address in the kernel's notation; NVML reports function 0 only."""
-    return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"

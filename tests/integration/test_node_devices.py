@@ -208,13 +208,13 @@ def test_a_driver_call_that_hangs_is_reported_and_the_slices_stay(
     machine = start()
     machine.await_devices(*ALL)
 
-    hardware.hang("nvmlDeviceGetMemoryInfo")
+    hardware.hang("nvmlDeviceGetMinorNumber")
 
     machine.await_event("GPUDriverHangs")
     assert machine.has_published(*ALL)
     assert b"carina_inventory_read_stalls_total 1.0" in machine.metrics.exposition()
 
-    hardware.release("nvmlDeviceGetMemoryInfo")
+    hardware.release("nvmlDeviceGetMinorNumber")
 
     machine.await_event("GPUDriverResumed")
 

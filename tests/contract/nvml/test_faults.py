@@ -22,6 +22,7 @@ from kubelet_plugin.nvml.library import NvmlLibrary, call
 from kubelet_plugin.nvml.reader import NvmlReader
 from simulation.nvml import SimulatedNode, installed
 from tests.contract.nvml.conftest import NodeMaker, reader_below
+from tests.fakes.nvml_calls import nvml_calls
 from tests.samples.driver import nvml_libraries
 from tests.samples.gpus import NOTICED
 
@@ -214,6 +215,146 @@ def test_a_driver_without_mig_makes_gpus_without_mig(
     assert {seen.gpu.mig for seen in ready(reader.read()).gpus} == {MigUnsupported()}
 
 
+# --- calls that feed an attribute ---
+
+_ATTRIBUTES = (
+    *OPTIONAL,
+    "nvmlDeviceGetNvLinkState",
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+    "nvmlDeviceGetNvLinkRemoteDeviceType",
+    "nvmlDeviceGetGpuFabricInfoV",
+)
+_CODES = tuple(
+    f"NVML_ERROR_{word}"
+    for word in (
+        *("NO_PERMISSION", "UNKNOWN", "TIMEOUT", "NO_DATA", "NOT_FOUND", "INVALID_ARGUMENT"),
+        *("IN_USE", "RESET_REQUIRED"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "code"),
+    [
+        (symbol, code)
+        for symbol in _ATTRIBUTES
+        for code in _CODES
+        # Drivers say so of a link that a GPU does not have.
+        if (symbol, code) != ("nvmlDeviceGetNvLinkState", "NVML_ERROR_INVALID_ARGUMENT")
+    ],
+)
+def test_a_failing_attribute_is_as_it_was(
+    node: SimulatedNode, reader: NvmlReader, symbol: str, code: str
+) -> None:
+    first = reader.read()
+    node.fail(symbol, getattr(pynvml, code))
+    assert reader.read(first) == first
+
+
+@pytest.mark.parametrize("symbol", _ATTRIBUTES)
+@pytest.mark.parametrize("code", _CODES)
+def test_an_attribute_that_fails_from_the_start_costs_no_gpu(
+    node: SimulatedNode, symbol: str, code: str
+) -> None:
+    node.fail(symbol, getattr(pynvml, code))
+    inventory = ready(reader_below(node.root).read())
+    assert minors(inventory) == list(range(8))
+    assert inventory.unknown == ()
+
+
+@pytest.mark.parametrize("symbol", _ATTRIBUTES)
+def test_what_failed_is_there_when_the_driver_says_it(
+    node: SimulatedNode, reader: NvmlReader, symbol: str
+) -> None:
+    complete = reader_below(node.root).read()
+    node.fail(symbol, pynvml.NVML_ERROR_UNKNOWN)
+    first = reader.read()
+    node.heal()
+    assert reader.read(first) == complete
+
+
+def test_a_gpu_is_lost_whichever_call_says_so(node: SimulatedNode, reader: NvmlReader) -> None:
+    first = reader.read()
+    node.fail("nvmlDeviceGetGpuFabricInfoV", pynvml.NVML_ERROR_GPU_IS_LOST, minor=4)
+    (problem,) = problems(ready(reader.read(first)))[4]
+    assert isinstance(problem, GpuLost)
+
+
+@pytest.mark.parametrize("symbol", ["nvmlDeviceGetNvLinkState", "nvmlDeviceGetMinorNumber"])
+def test_a_gpu_that_the_kernel_lists_is_not_unplugged(
+    node: SimulatedNode, reader: NvmlReader, symbol: str
+) -> None:
+    first = ready(reader.read())
+    node.fail(symbol, pynvml.NVML_ERROR_NOT_FOUND, minor=2)
+    second = ready(reader.read(first))
+    assert [seen.gpu for seen in second.gpus] == [seen.gpu for seen in first.gpus]
+
+
+@pytest.mark.parametrize(
+    "symbol", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByPciBusId_v2"]
+)
+def test_a_handle_that_is_not_found_makes_no_gpu_vanish(
+    node: SimulatedNode, reader: NvmlReader, symbol: str
+) -> None:
+    first = ready(reader.read())
+    node.fail("nvmlDeviceGetUUID", pynvml.NVML_ERROR_UNKNOWN, minor=2)
+    node.fail(symbol, pynvml.NVML_ERROR_NOT_FOUND, minor=2)
+    second = ready(reader.read(first))
+    assert list(problems(second)) == [2]
+    assert len(second.gpus) == 8
+
+
+@pytest.mark.parametrize(
+    ("symbol", "code"),
+    [
+        ("nvmlDeviceGetCount_v2", pynvml.NVML_ERROR_UNKNOWN),
+        ("nvmlDeviceGetCount_v2", pynvml.NVML_ERROR_TIMEOUT),
+        ("nvmlInitWithFlags", pynvml.NVML_ERROR_UNKNOWN),
+    ],
+)
+def test_a_driver_that_does_not_answer_keeps_its_gpus_with_a_problem(
+    node: SimulatedNode, reader: NvmlReader, symbol: str, code: int
+) -> None:
+    first = ready(reader.read())
+    node.fail("nvmlDeviceGetCount_v2", pynvml.NVML_ERROR_UNINITIALIZED, times=1)
+    node.fail(symbol, code)
+    second = ready(reader.read(first))
+    assert [seen.gpu for seen in second.gpus] == [seen.gpu for seen in first.gpus]
+    assert list(problems(second)) == list(range(8))
+    node.heal()
+    assert reader.read(second) == first
+
+
+def test_at_rest_a_look_asks_for_little(node: SimulatedNode) -> None:
+    """Looks are 5 s apart: 20 calls a second are 100 a look."""
+    now, host = [0.0], HostPaths(node.root)
+    reader = NvmlReader(host, NvmlLibrary(host), clock=lambda: now[0])
+    inventory = reader.read()
+    for at in range(5, 1200, 5):
+        now[0] = at
+        inventory = reader.read(inventory)
+    with nvml_calls(node.directory) as calls:
+        for at in range(1200, 1800, 5):
+            now[0] = at
+            inventory = reader.read(inventory)
+    assert len(calls.symbols) / 600 < 20
+
+
+def test_a_link_that_comes_up_late_is_seen(make_node: NodeMaker) -> None:
+    """A fabric manager trains links some time after the driver was loaded."""
+    node = make_node("dgx-h100", name="node-2")
+    node.fail("nvmlDeviceGetNvLinkState", pynvml.NVML_ERROR_NOT_SUPPORTED)
+    now, host = [0.0], HostPaths(node.root)
+    reader = NvmlReader(host, NvmlLibrary(host), clock=lambda: now[0])
+    inventory = ready(reader.read())
+    assert inventory.gpus[0].state.nvlink is None
+    now[0] = 40
+    inventory = ready(reader.read(inventory))
+    node.heal()
+    now[0] = 80
+    assert ready(reader.read(inventory)).gpus[0].state.nvlink is not None
+
+
 # --- one GPU ---
 
 
@@ -272,7 +413,7 @@ def test_a_gpu_lost_before_it_was_ever_seen_is_unknown(
     assert len(inventory.gpus) == 7
 
 
-@pytest.mark.parametrize("symbol", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMinorNumber"])
+@pytest.mark.parametrize("symbol", ["nvmlDeviceGetMigMode", "nvmlDeviceGetMinorNumber"])
 def test_a_gpu_that_fails_is_unreadable_and_the_others_are_not(
     node: SimulatedNode, reader: NvmlReader, symbol: str
 ) -> None:
@@ -288,8 +429,8 @@ def test_a_gpu_that_fails_is_unreadable_and_the_others_are_not(
 def test_a_gpu_that_fails_from_the_start_is_unknown(
     node: SimulatedNode, reader: NvmlReader
 ) -> None:
-    node.fail("nvmlDeviceGetMemoryInfo", pynvml.NVML_ERROR_UNKNOWN, minor=2)
-    failure = NvmlFailure("nvmlDeviceGetMemoryInfo", "NVML_ERROR_UNKNOWN")
+    node.fail("nvmlDeviceGetMinorNumber", pynvml.NVML_ERROR_UNKNOWN, minor=2)
+    failure = NvmlFailure("nvmlDeviceGetMinorNumber", "NVML_ERROR_UNKNOWN")
     assert ready(reader.read()).unknown == (UnknownGpu(2, failure),)
 
 
@@ -308,7 +449,7 @@ def test_an_unreadable_gpu_that_answers_again_is_as_before(
     node: SimulatedNode, reader: NvmlReader
 ) -> None:
     first = reader.read()
-    node.fail("nvmlDeviceGetMemoryInfo", pynvml.NVML_ERROR_UNKNOWN, minor=2)
+    node.fail("nvmlDeviceGetMinorNumber", pynvml.NVML_ERROR_UNKNOWN, minor=2)
     second = reader.read(first)
     node.heal()
     assert reader.read(second) == first
@@ -376,10 +517,10 @@ def test_a_call_that_hangs_returns_when_it_is_released(
     node: SimulatedNode, reader: NvmlReader
 ) -> None:
     first = reader.read()
-    node.hang("nvmlDeviceGetMemoryInfo")
+    node.hang("nvmlDeviceGetMinorNumber")
     done = in_thread(lambda: reader.read(first))
     assert not done.wait(0.05)
-    node.release("nvmlDeviceGetMemoryInfo")
+    node.release("nvmlDeviceGetMinorNumber")
     assert done.wait(DEADLINE)
 
 
