@@ -1,6 +1,7 @@
 """Generates from types what needs no Helm: `python -m deploy.generate`.
 
 From the types in controller/api: deploy/crds, the chart's templates of them, and docs/api.md. From
+those in carina_dra/config: the chart's template of the policy of device configurations. From
 deploy/values.py: the chart's values.yaml, values.schema.json and README.md. With `--check`, it only
 compares, and exits with 1 if what is committed is stale. `deploy.manifests` renders the other
 manifests, from the chart.
@@ -13,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from carina_dra.cli.output import YamlDumper
+from controller.api import device_configuration
 from controller.api.crd import KINDS, definition
 from controller.api.reference import reference
 from deploy.documents import readme, values_schema, values_yaml
@@ -44,6 +46,10 @@ def generated() -> dict[Path, str]:
         _CHART / "values.yaml": values_yaml(),
         _CHART / "values.schema.json": values_schema(),
         _CHART / "README.md": readme(),
+        _CHART
+        / "templates"
+        / "policies"
+        / "device-configuration.yaml": device_configuration.policy(),
     }
 
 

@@ -25,6 +25,7 @@ _FILES: Final = {
     "controller-permissions.yaml": "controller/permissions.yaml",
     "controller.yaml": "controller/deployment.yaml",
     "critical-pods-quota.yaml": "objects/critical-pods-quota.yaml",
+    "device-configuration.yaml": "policies/device-configuration.yaml",
     "deviceclass.yaml": "objects/device-classes.yaml",
     "kubelet-plugin.yaml": "kubelet-plugin/daemonset.yaml",
     "network-policy.yaml": "objects/network-policy.yaml",

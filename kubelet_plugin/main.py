@@ -19,7 +19,7 @@ from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.cdi.driver_search import DriverSearch
-from kubelet_plugin.claims.checkpoint import CheckpointFormError
+from kubelet_plugin.claims.checkpoint import CheckpointError, CheckpointFormError
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.claim_reader import ClaimReader
@@ -29,7 +29,7 @@ from kubelet_plugin.claims.lock import FileLock, GpuLocks
 from kubelet_plugin.claims.nvidia_claims import NvidiaClaims
 from kubelet_plugin.claims.record import ClaimRecord
 from kubelet_plugin.device_metadata.directory import MetadataDirectory
-from kubelet_plugin.devices.device import GpuDevice, devices, of_kinds
+from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
@@ -49,6 +49,7 @@ from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.time_slices import TimeSlices
 from kubelet_plugin.prepare.wanted import identities, wanted
+from kubelet_plugin.publish.offer import DeviceOffer
 from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.other_drivers import SameNamePlugin
@@ -115,6 +116,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         )
         publisher.start()
         cleanup.callback(publisher.stop)
+        offer = DeviceOffer(chosen.published_kinds, _held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
         nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
         mig_intents = MigIntentFiles(chosen.mig_intents, _boot_id(host))
@@ -129,7 +131,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
                 )
                 stop.set()
                 return
-            publisher.publish(of_kinds(devices(inventory), chosen.published_kinds))
+            offer.see(devices(inventory))
             gpus_changed.set()
 
         poller = InventoryPoller(
@@ -145,7 +147,9 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
 
         def reorder(recorded: Collection[NodeClaim]) -> None:
-            publisher.reorder(use for claim in recorded for use in claim.uses)
+            uses = tuple(use for claim in recorded for use in claim.uses)
+            offer.hold(use.device for use in uses)
+            publisher.reorder(uses)
 
         claims = _claims(
             chosen,
@@ -200,6 +204,17 @@ def _check_checkpoint(chosen: PluginSettings) -> None:
         CheckpointFile(chosen.checkpoint).check_form()
     except CheckpointFormError as error:
         raise ProgramError(str(error)) from error
+
+
+def _held_devices(chosen: PluginSettings) -> frozenset[str]:
+    """The devices of recorded claims; none if the record cannot be read."""
+    try:
+        checkpoint = CheckpointFile(chosen.checkpoint).load()
+    except (CheckpointError, CheckpointFormError, OSError) as error:
+        _log.warning("the record of claims cannot be read yet", extra={"error": str(error)})
+        return frozenset()
+    claims = () if checkpoint is None else checkpoint.claims.values()
+    return frozenset(use.device for claim in claims for use in claim.uses)
 
 
 def _same_name_plugin(chosen: PluginSettings) -> SameNamePlugin | None:

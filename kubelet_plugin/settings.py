@@ -97,8 +97,9 @@ class PluginSettings(ProcessSettings):
     )
     device_kinds: DeviceKinds | None = Field(
         None,
-        description="kinds of devices that are published, separated by commas: gpu, mig, share, "
-        "monitor; default: all, but only gpu and mig if driver_name is gpu.nvidia.com",
+        description="ways in which GPUs are offered, separated by commas: gpu (whole), mig "
+        "(partitions, made for claims), share, monitor; default: gpu,monitor, or gpu if "
+        "driver_name is gpu.nvidia.com",
     )
     share_cores: int = Field(
         SHARE_CORES,

@@ -117,11 +117,12 @@ _SHOWN: Final = 5
 """Mistakes that one message names: a tenant writes them, and an operator reads them."""
 _SHOWN_CHARACTERS: Final = 60
 """Of a name that a tenant wrote, so that the remedy is within the 1,024 bytes of an Event."""
-_KINDS: Final[Mapping[str, type[DeviceConfig]]] = {
+KINDS: Final[Mapping[str, type[DeviceConfig]]] = {
     "GpuConfig": GpuConfig,
     "MigDeviceConfig": MigDeviceConfig,
     "ShareConfig": ShareConfig,
 }
+"""The kinds of the API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,19 +179,19 @@ def read_recorded(location: str, parameters: Mapping[str, Any]) -> DeviceConfig:
 
 def is_of_known_kind(parameters: Mapping[str, Any]) -> bool:
     """Whether a recorded configuration is of a kind that this version has."""
-    return parameters.get("apiVersion") == API_VERSION and parameters.get("kind") in _KINDS
+    return parameters.get("apiVersion") == API_VERSION and parameters.get("kind") in KINDS
 
 
 def _parse(
     location: str, parameters: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]
 ) -> DeviceConfig:
     version, kind = parameters.get("apiVersion"), parameters.get("kind")
-    model = _KINDS.get(kind) if version == API_VERSION and isinstance(kind, str) else None
+    model = KINDS.get(kind) if version == API_VERSION and isinstance(kind, str) else None
     if model is None:
         raise DeviceConfigError(
             f"{location}: opaque.parameters is {_written('apiVersion', version)}, "
             f"{_written('kind', kind)}; write apiVersion: {API_VERSION}, kind: "
-            f"{' or '.join(_KINDS)}; or apiVersion: {nvidia.API_VERSION}, kind: "
+            f"{' or '.join(KINDS)}; or apiVersion: {nvidia.API_VERSION}, kind: "
             f"{' or '.join(nvidia.KINDS)}"
         )
     return _validated(model, location, parameters, extra=extra)
@@ -254,7 +255,8 @@ def configs_in_force(
 
     Raises:
         DeviceConfigError: a source cannot be read, is not for the kind of device that its request
-            was allocated, or is for none of the devices. The last is no error for NVIDIA's API.
+            was allocated, or is for none of the devices. The last is no error for NVIDIA's API, and
+            none if an alternative was allocated: the source may be meant for another one.
     """
     read: list[tuple[ConfigSource, DeviceConfig]] = []
     for source in sorted(sources, key=lambda source: not source.from_class):
@@ -298,7 +300,9 @@ def _refuse_unsuitable(
     written = source.parameters["apiVersion"]
     for_none = len(unsuitable) == len(concerned)
     # NVIDIA's driver ignores one that names no request and suits no device; claims rely on it.
-    ignored = written == nvidia.API_VERSION and all(map(_is_nvidias, concerned))
+    of_nvidia = written == nvidia.API_VERSION and all(map(_is_nvidias, concerned))
+    # It may be for an alternative that was not allocated (`firstAvailable`).
+    ignored = of_nvidia or any("/" in device.request for device in concerned)
     if unsuitable and (source.requests or (for_none and not ignored)):
         device = unsuitable[0]
         raise DeviceConfigError(

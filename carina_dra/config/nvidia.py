@@ -8,9 +8,9 @@ Differences from NVIDIA's API are refused by name: the strategy MPS, and the kin
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, WithJsonSchema, field_validator
 
 from carina_dra.config.time_slice import TimeSliceInterval
 
@@ -30,6 +30,13 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
 """Kinds of this API that Carina does not read: what they do, and the remedy."""
 
 
+_NO_MPS: Final = (
+    "Carina does not offer MPS; write TimeSlicing or remove sharing, and the processes take turns "
+    "on the device, without MPS's limits"
+)
+_MPS_ONLY: Final = "it is for strategy MPS, but the strategy is TimeSlicing; remove it"
+
+
 class TimeSlicingConfig(BaseModel):
     """How long a process computes before the next one. Without an interval, it is Default."""
 
@@ -43,17 +50,16 @@ class MigDeviceSharing(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    strategy: Strategy
-    mpsConfig: dict[str, Any] | None = None  # noqa: N815 - the API's name
+    strategy: Annotated[Strategy, WithJsonSchema({"enum": ["TimeSlicing"], "x-remedy": _NO_MPS})]
+    mpsConfig: Annotated[  # noqa: N815 - the API's name
+        dict[str, Any] | None, WithJsonSchema({"type": "null", "x-remedy": _MPS_ONLY})
+    ] = None
 
     @field_validator("strategy")
     @classmethod
     def _offered(cls, strategy: Strategy) -> Strategy:
         if strategy == "MPS":
-            raise ValueError(
-                "Carina does not offer MPS; write TimeSlicing or remove sharing, and the "
-                "processes take turns on the device, without MPS's limits"
-            )
+            raise ValueError(_NO_MPS)
         return strategy
 
     @field_validator("mpsConfig")
@@ -62,7 +68,7 @@ class MigDeviceSharing(BaseModel):
         cls, config: dict[str, Any] | None, info: ValidationInfo
     ) -> dict[str, Any] | None:
         if config is not None and info.data.get("strategy") == "TimeSlicing":
-            raise ValueError("it is for strategy MPS, but the strategy is TimeSlicing; remove it")
+            raise ValueError(_MPS_ONLY)
         return config
 
 

@@ -24,7 +24,7 @@ from carina_dra.resource import ResourceSlice, encode
 from carina_dra.text_table import columns
 from kubelet_plugin.cdi.driver_location import DriverLocation, locations
 from kubelet_plugin.cdi.driver_search import DriverSearch
-from kubelet_plugin.devices.device import devices, of_kinds
+from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.name import PartitionName, gpu_name, parse_name
 from kubelet_plugin.devices.order import DeviceOrder, free_in_order
@@ -49,6 +49,7 @@ from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.publish.arrangement import arranged
+from kubelet_plugin.publish.offer import offered
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.sync import resource_slices
 from kubelet_plugin.settings import mig_intents
@@ -87,9 +88,9 @@ def run(arguments: Namespace) -> int:
         arguments.partition_types,
         arguments.least_share,
     )
-    offered, order = of_kinds(devices(inventory), kinds), arguments.device_order
-    by_group = pool(offered, settings, node=arguments.node_name, order=order)
-    unused = free_in_order(offered, (), order)
+    shown, order = offered(devices(inventory), kinds, ()), arguments.device_order
+    by_group = pool(shown, settings, node=arguments.node_name, order=order)
+    unused = free_in_order(shown, (), order)
     published = resource_slices(arranged(by_group, unused, (), keep=False), generation=1)
     output = OutputFormat(arguments.output)
     print(

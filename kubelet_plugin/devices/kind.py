@@ -31,9 +31,13 @@ _NVIDIA: Final = "gpu.nvidia.com"
 
 
 def default_kinds(driver: str) -> frozenset[DeviceKind]:
-    """Returns the kinds that a driver publishes unless its settings say otherwise.
+    """Returns the kinds that a driver publishes unless its settings say otherwise: whole GPUs.
 
-    Users of NVIDIA's driver may select its devices by the driver's name alone, so under this name
-    there are only kinds that its users know.
+    Each way to have a part of a GPU costs the scheduler time for all pods with devices, and is
+    chosen per node. Monitors are there, because they are one device a GPU and take nothing from it.
+    But users of NVIDIA's driver may select its devices by the driver's name alone, so under this
+    name there are only kinds that its users know.
     """
-    return frozenset({DeviceKind.GPU, DeviceKind.MIG} if driver == _NVIDIA else DeviceKind)
+    return frozenset(
+        {DeviceKind.GPU} if driver == _NVIDIA else {DeviceKind.GPU, DeviceKind.MONITOR}
+    )

@@ -53,6 +53,7 @@ class GpuNode:
                 "cdi-directory": self.paths.cdi_directory,
                 "kubeconfig": kubeconfig,
                 "http-address": "off",
+                "device-kinds": "gpu,mig,share,monitor",
             }
         )
         self._process = CarinaProcess.start(f"the plugin of {self.name}", command, self.paths.log)

@@ -55,6 +55,7 @@ class Bench:
                 "cdi-directory": self.memory / "cdi",
                 "service-account": self.credentials.folder,
                 "http-address": http,
+                "device-kinds": "gpu,mig,share,monitor",
             }
         )
         host, _, port = self.cluster.server.removeprefix("https://").partition(":")

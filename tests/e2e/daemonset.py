@@ -169,6 +169,7 @@ def _patch(code: Path, gpus: SimulatedNode) -> Mapping[str, object]:
         "PYTHONPATH": _SIMULATION,
         "SIMULATED_NODE": str(gpus.directory),
         "CARINA_HOST_ROOT": str(gpus.root),
+        "CARINA_DEVICE_KINDS": "gpu,mig,share,monitor",
     }
     container = {
         "name": "kubelet-plugin",

@@ -154,6 +154,7 @@ class Plugin:
             {
                 "node-name": self.node.name,
                 "driver-name": self.driver,
+                "device-kinds": "gpu,mig,share,monitor",
                 "pod-uid": self.pod_uid,
                 "kubelet-root": self.node.kubelet.root,
                 "cdi-directory": self.node.cdi_folder,

@@ -26,22 +26,24 @@ def _devices(node: Node) -> set[str]:
     return set(names.split())
 
 
-def test_unknown_field_of_a_gpu_config_is_named_in_an_event(
+def test_configuration_for_another_kind_of_device_is_named_in_an_event(
     workloads: Workloads, plugin: Plugin
 ) -> None:
-    workloads.claim("claim", config=[gpu_config(colour="green")])
+    workloads.claim("claim", config=[gpu_config(kind="MigDeviceConfig")])
     workloads.pod("pod", "claim")
 
     said = workloads.wait_event("ResourceClaim", "claim", "PrepareFailed")
 
-    assert "colour" in said
-    assert "colour" in workloads.wait_event("Pod", "pod", "FailedPrepareDynamicResources")
+    assert "kind MigDeviceConfig" in said
+    assert "kind MigDeviceConfig" in workloads.wait_event(
+        "Pod", "pod", "FailedPrepareDynamicResources"
+    )
     assert workloads.get("pod", "pod")["status"]["phase"] == "Pending"
     assert plugin.prepared_claims() == set()
 
 
 def test_pod_whose_claim_cannot_be_prepared_can_be_deleted(workloads: Workloads) -> None:
-    workloads.claim("claim", config=[gpu_config(colour="green")])
+    workloads.claim("claim", config=[gpu_config(kind="MigDeviceConfig")])
     workloads.pod("pod", "claim")
     workloads.wait_event("ResourceClaim", "claim", "PrepareFailed")
 

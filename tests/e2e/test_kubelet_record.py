@@ -32,7 +32,7 @@ def test_claim_is_held_while_its_pod_is_there(workloads: Workloads, node: Node) 
 def test_claim_is_held_while_its_prepare_fails(
     workloads: Workloads, plugin: Plugin, node: Node
 ) -> None:
-    workloads.claim("claim", config=[gpu_config(colour="green")])
+    workloads.claim("claim", config=[gpu_config(kind="MigDeviceConfig")])
     workloads.pod("pod", "claim")
     workloads.wait_event("Pod", "pod", "FailedPrepareDynamicResources")
     assert plugin.prepared_claims() == set()

@@ -58,6 +58,7 @@ class Host:
                 "kubelet-root": self.folder / "kubelet",
                 "cdi-directory": self.folder / "cdi",
                 "http-address": "off",
+                "device-kinds": "gpu,mig,share,monitor",
                 "kubeconfig": self.kubeconfig,
             }
         )

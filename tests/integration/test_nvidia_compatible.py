@@ -102,7 +102,7 @@ def cluster() -> Iterator[Cluster]:
     with running_host() as host:
         for body in manifests.load(manifests.DEPLOY / "nvidia-compatible/deviceclass.yaml"):
             host.client.create(DEVICE_CLASSES, body)
-        host.start("--driver-name", DRIVER)
+        host.start("--driver-name", DRIVER, "--device-kinds", "gpu,mig")
         eventually(host.has_whole_pool)
         console = Console(sys.stdout)
         with Kubelet(NODE, host.registry, host.folder / "cdi", host.client, console) as kubelet:

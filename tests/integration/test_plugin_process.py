@@ -409,3 +409,72 @@ def test_ends_once_another_driver_is_installed_and_starts_with_that(host: Host) 
         return {d["attributes"]["driverVersion"]["version"] for d in devices}
 
     eventually(lambda: versions() == {"570.86.15"})
+
+
+def _devices(host: Host, kind: str) -> set[str]:
+    return {
+        device["name"]
+        for resource_slice in host.slices()
+        for device in resource_slice["spec"].get("devices", ())
+        if device["attributes"]["type"] == {"string": kind}
+    }
+
+
+def test_devices_of_prepared_claims_stay_published_when_their_kind_is_turned_off(
+    host: Host,
+) -> None:
+    old = host.start()
+    eventually(host.has_whole_pool)
+    partition = min(_devices(host, "mig"))
+    claims = [
+        host.allocated_claim("part", partition)["metadata"],
+        host.allocated_claim(
+            "share",
+            "gpu-5-share",
+            shareID=str(uuid4()),
+            consumedCapacity={"memory": "8Gi", "cores": "10"},
+        )["metadata"],
+    ]
+    for claim in claims:
+        _kubelet_calls(host, "Prepare", claim)
+    old.terminate()
+    old.wait(timeout=30)
+
+    host.start("--device-kinds", "gpu")
+
+    eventually(lambda: not _devices(host, "monitor"))
+    assert _devices(host, "mig") == {partition}
+    assert _devices(host, "share") == {"gpu-5-share"}
+    assert len(_devices(host, "gpu")) == 8
+    for claim in claims:
+        _kubelet_calls(host, "Unprepare", claim)
+    eventually(lambda: not _devices(host, "mig") | _devices(host, "share"))
+
+
+def _kubelet_calls(host: Host, operation: str, claim: dict[str, str]) -> None:
+    reference = v1.Claim(namespace="default", name=claim["name"], uid=claim["uid"])
+    answer = _call(
+        host.plugin / "dra.sock",
+        f"/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/Node{operation}Resources",
+        getattr(v1, f"Node{operation}ResourcesRequest")(claims=[reference]),
+        getattr(v1, f"Node{operation}ResourcesResponse"),
+    )
+    assert answer.claims[claim["uid"]].error == ""  # type: ignore[attr-defined] # a protobuf message
+
+
+def test_whole_gpus_and_monitors_are_offered_unless_it_is_told_otherwise(host: Host) -> None:
+    command = host.gpus.plugin_command(
+        {
+            "node-name": NODE,
+            "kubelet-root": host.folder / "kubelet",
+            "http-address": "off",
+            "kubeconfig": host.kubeconfig,
+        }
+    )
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            eventually(host.has_whole_pool)
+            kinds = {kind: len(_devices(host, kind)) for kind in ("gpu", "mig", "share", "monitor")}
+        finally:
+            process.terminate()
+    assert kinds == {"gpu": 8, "mig": 0, "share": 0, "monitor": 8}

@@ -75,8 +75,8 @@ def test_a_driver_root_outside_the_hosts_files_needs_its_path_on_the_host() -> N
 @pytest.mark.parametrize(
     ("flags", "kinds"),
     [
-        ((), {"gpu", "mig", "share", "monitor"}),
-        (("--driver-name", "gpu.nvidia.com"), {"gpu", "mig"}),
+        ((), {"gpu", "monitor"}),
+        (("--driver-name", "gpu.nvidia.com"), {"gpu"}),
         (("--driver-name", "gpu.nvidia.com", "--device-kinds", "gpu, monitor"), {"gpu", "monitor"}),
         (("--device-kinds", "monitor"), {"monitor"}),
     ],

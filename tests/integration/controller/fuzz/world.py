@@ -97,6 +97,9 @@ def running_world() -> Iterator[World]:
             Client(from_kubeconfig(cluster.kubeconfig)) as client,
         ):
             cluster.install_carina()
+            # The controller also has to stand claims from before the policy.
+            policy = "carina-device-configuration"
+            cluster.kubectl("delete", "validatingadmissionpolicybinding", policy)
             world = World(cluster, client, log)
             _add_nodes(client)
             for namespace in (BYSTANDER, OWNER, *HOSTILE):

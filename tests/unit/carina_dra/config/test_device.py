@@ -143,7 +143,7 @@ class SettingConfig(GpuConfig):
 def test_the_claims_configuration_overrides_the_classs_and_a_later_one_an_earlier(
     monkeypatch: pytest.MonkeyPatch, from_class: list[bool], in_force: int
 ) -> None:
-    monkeypatch.setitem(device._KINDS, "GpuConfig", SettingConfig)
+    monkeypatch.setitem(device.KINDS, "GpuConfig", SettingConfig)
     sources = [
         source({**GOOD, "setting": setting}, from_class=from_class[setting]) for setting in (0, 1)
     ]
@@ -180,6 +180,15 @@ def test_a_configuration_without_requests_is_for_the_devices_of_its_kind() -> No
 def test_a_configuration_that_is_for_none_of_the_devices_is_refused() -> None:
     with pytest.raises(DeviceConfigError, match="is not for device gpu-0-part"):
         configs_in_force([ConfiguredDevice("part", "gpu-0-part", LaterConfig)], [source(GOOD)])
+
+
+def test_a_configuration_without_requests_may_be_for_an_alternative_that_was_not_allocated() -> (
+    None
+):
+    devices = [ConfiguredDevice("gpu/part", "gpu-0-part", LaterConfig)]
+    assert configs_in_force(devices, [source(GOOD)]) == (LaterConfig(),)
+    with pytest.raises(DeviceConfigError, match="is not for device gpu-0-part"):
+        configs_in_force(devices, [source(GOOD, "gpu")])
 
 
 def test_recorded_configurations_may_have_fields_of_a_newer_version() -> None:

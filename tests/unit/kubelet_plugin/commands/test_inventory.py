@@ -20,6 +20,7 @@ from simulation.nvml import SimulatedNode, installed
 from simulation.nvml.device_files import links_seen_as_nodes
 
 _NODE_NAME = {"CARINA_NODE_NAME": "node-1"}
+_ALL = "--device-kinds=gpu,mig,share,monitor"
 
 
 def inventory(node: SimulatedNode, *options: str, **environment: str) -> "CompletedProcess[str]":
@@ -87,8 +88,7 @@ def test_table_shows_the_gpus_and_the_slices(node: SimulatedNode) -> None:
             "00001-gpu.carina.dev-node-1-*",
             "gpu.carina.dev",
             "node-1",
-            "devices "
-            + ", ".join(gpu + kind for kind in ("", "-share", "-monitor") for gpu in _GPUS),
+            "devices " + ", ".join(gpu + kind for kind in ("", "-monitor") for gpu in _GPUS),
         ],
     ]
 
@@ -118,7 +118,7 @@ def test_kinds_that_the_plugin_does_not_publish_are_left_out(
 def test_default_of_shares_is_that_of_the_plugin(
     node: SimulatedNode, options: list[str], environment: dict[str, str]
 ) -> None:
-    document = json.loads(inventory(node, "-o", "json", *options, **environment).stdout)
+    document = json.loads(inventory(node, _ALL, "-o", "json", *options, **environment).stdout)
 
     devices = [d for s in document["resourceSlices"] for d in s["spec"].get("devices", ())]
     (share,) = (device for device in devices if device["name"] == "gpu-0-share")
@@ -133,7 +133,7 @@ def test_default_of_shares_is_that_of_the_plugin(
 def test_least_share_is_that_of_the_plugin(
     node: SimulatedNode, options: list[str], environment: dict[str, str]
 ) -> None:
-    document = json.loads(inventory(node, "-o", "json", *options, **environment).stdout)
+    document = json.loads(inventory(node, _ALL, "-o", "json", *options, **environment).stdout)
 
     devices = [d for s in document["resourceSlices"] for d in s["spec"].get("devices", ())]
     (share,) = (device for device in devices if device["name"] == "gpu-0-share")
@@ -165,7 +165,7 @@ def test_order_of_devices_is_that_of_the_plugin_while_no_claim_uses_any(
 ) -> None:
     node = SimulatedNode.create(tmp_path / "h100", "dgx-h100", name="node-1")
 
-    document = json.loads(inventory(node, "-o", "json", *options, **environment).stdout)
+    document = json.loads(inventory(node, _ALL, "-o", "json", *options, **environment).stdout)
 
     names = [d["name"] for s in document["resourceSlices"] for d in s["spec"].get("devices", ())]
     smallest = [name for name in names if "-mig-1g10gb-19-" in name]

@@ -1,0 +1,207 @@
+"""The admission policy of opaque device configurations, generated from the types that read them.
+
+The kubelet plugin reads a configuration when a pod starts, so a misspelt one would hold a device
+that the pod cannot get. The policy refuses at admission what the plugin would refuse for the
+configuration's own sake, by API version, kind, fields and values. Whether the kind suits the device
+is known only after allocation.
+
+The rules are those of the JSON schemas that pydantic makes of the types. `x-remedy` in a schema
+says what to do about a value that is not one of its own.
+"""
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pydantic import BaseModel
+
+from carina_dra.config import nvidia
+from carina_dra.config.device import API_VERSION, KINDS
+
+Schema: TypeAlias = Mapping[str, Any]
+
+_PARAMETERS: Final = "opaque.parameters"
+
+_POLICY: Final = """\
+# Refuses misspelt opaque configurations of the driver in claims, templates and classes: an unknown
+# kind or field, or a value that a field does not have. Otherwise the node refuses them, after the
+# pod has got its device. Configurations of other drivers are not looked at.
+#
+# The driver's name is the first variable. Errors of the policy itself admit the object, because the
+# node checks again.
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ include "carina.fullname" . }}-device-configuration{{ include "carina.annotations" . }}
+  labels:
+    {{- include "carina.labels" . | nindent 4 }}
+spec:
+  failurePolicy: Ignore
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [resource.k8s.io]
+        apiVersions: [v1]
+        resources: [resourceclaims, resourceclaimtemplates]
+        operations: [CREATE]
+        scope: Namespaced
+      - apiGroups: [resource.k8s.io]
+        apiVersions: [v1]
+        resources: [deviceclasses]
+        operations: [CREATE, UPDATE]
+        scope: Cluster
+  matchConditions:
+    # A class from before the policy can be labelled.
+    - name: changes-the-spec
+      expression: request.operation == 'CREATE' || object.spec != oldObject.spec
+  variables:
+    - name: driver
+      expression: "'{{ .Values.driverName }}'"
+    - name: path
+      expression: >-
+        request.resource.resource == 'deviceclasses' ? 'spec.config' :
+        request.resource.resource == 'resourceclaims' ? 'spec.devices.config' :
+        'spec.spec.devices.config'
+    - name: configs
+      expression: >-
+        request.resource.resource == 'deviceclasses' ? dyn(object.spec).?config.orValue([]) :
+        request.resource.resource == 'resourceclaims' ?
+        dyn(object.spec).?devices.?config.orValue([]) :
+        dyn(object.spec).?spec.?devices.?config.orValue([])
+    # For each configuration what is wrong with it, or nothing.
+    - name: problems
+      expression: |-
+        variables.configs.map(c,
+          !has(c.opaque) || c.opaque.driver != variables.driver ? '' : [c.opaque.parameters].map(p,
+PROBLEM
+          )[0])
+  validations:
+    - expression: variables.problems.all(problem, problem == '')
+      reason: Invalid
+      message: an opaque configuration of the driver has an unknown kind, field or value
+      messageExpression: >-
+        variables.path + '[' + string(variables.problems.indexOf(
+        variables.problems.filter(problem, problem != '')[0])) + '].' +
+        variables.problems.filter(problem, problem != '')[0]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ include "carina.fullname" . }}-device-configuration{{ include "carina.annotations" . }}
+  labels:
+    {{- include "carina.labels" . | nindent 4 }}
+spec:
+  policyName: {{ include "carina.fullname" . }}-device-configuration
+  validationActions: [Deny]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Something that can be wrong with a configuration, if nothing before it is."""
+
+    wrong: str
+    """A CEL expression that is true if it is."""
+    message: str
+    """A CEL expression of what is said about it."""
+
+
+def policy() -> str:
+    """Returns the chart's template of the policy and its binding."""
+    by_kind = [
+        (version, kind, tuple(_checks_of(model, f"{version} {kind}")))
+        for version, kinds in ((API_VERSION, KINDS), (nvidia.API_VERSION, nvidia.KINDS))
+        for kind, model in kinds.items()
+    ]
+    lines = [
+        line
+        for version, kind, checks in by_kind
+        for line in (f"{_is(version, kind)} ? (", *_indented(checks), "  '')", ":")
+    ]
+    for kind, remedy in nvidia.NOT_OFFERED.items():
+        said = f"{_PARAMETERS} is {nvidia.API_VERSION}, {kind}, which {remedy}"
+        lines += [f"{_is(nvidia.API_VERSION, kind)} ?", f"  {_text(said)} :"]
+    lines.append(_text(_unknown_kind()))
+    return _POLICY.replace("PROBLEM", textwrap.indent("\n".join(lines), " " * 10))
+
+
+def _unknown_kind() -> str:
+    return (
+        f"{_PARAMETERS} has another apiVersion or kind than the driver reads; write apiVersion: "
+        f"{API_VERSION}, kind: {' or '.join(KINDS)}; or apiVersion: {nvidia.API_VERSION}, kind: "
+        f"{' or '.join(nvidia.KINDS)}"
+    )
+
+
+def _is(version: str, kind: str) -> str:
+    return (
+        f"has(p.apiVersion) && has(p.kind) && p.apiVersion == {_text(version)} && "
+        f"p.kind == {_text(kind)}"
+    )
+
+
+def _indented(checks: Sequence[_Check]) -> Iterator[str]:
+    for check in checks:
+        yield f"  {check.wrong} ?"
+        yield f"    {check.message} :"
+
+
+def _checks_of(model: type[BaseModel], written: str) -> Iterator[_Check]:
+    schema = model.model_json_schema()
+    yield from _checks(schema, "p", _PARAMETERS, (), schema.get("$defs", {}), written)
+
+
+def _checks(
+    schema: Schema,
+    value: str,
+    path: str,
+    given: tuple[str, ...],
+    definitions: Mapping[str, Schema],
+    written: str,
+) -> Iterator[_Check]:
+    """Yields the checks of a value, which exists if all of the conditions `given` hold."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    field = f"{path} of {written}"
+    match schema:
+        case {"anyOf": [of_value, {"type": "null"}]}:
+            not_null = (*given, f"{value} != null")
+            yield from _checks(of_value, value, path, not_null, definitions, written)
+        case {"type": "null"}:
+            remedy = schema.get("x-remedy", "remove it")
+            yield _Check(_all(*given, f"{value} != null"), _text(f"{field}: {remedy}"))
+        case {"const": constant}:
+            yield from _checks({"enum": [constant]}, value, path, given, definitions, written)
+        case {"enum": allowed}:
+            remedy = schema.get("x-remedy", f"write {' or '.join(allowed)}")
+            listed = ", ".join(map(_text, allowed))
+            yield _Check(_all(*given, f"!({value} in [{listed}])"), _text(f"{field}: {remedy}"))
+        case {"type": "object", "properties": properties, "additionalProperties": False}:
+            yield _Check(_all(*given, f"type({value}) != map"), _text(f"{field} must be an object"))
+            listed = ", ".join(map(_text, properties))
+            unknown = f"!(name in [{listed}])"
+            yield _Check(
+                _all(*given, f"{value}.exists(name, {unknown})"),
+                f"{_text(path + '.')} + {value}.filter(name, {unknown})[0] + "
+                + _text(f" is not a field of {written}; remove it or correct its name"),
+            )
+            for required in schema.get("required", ()):
+                missing = _text(f"{path}.{required} of {written} is missing")
+                yield _Check(_all(*given, f"!has({value}.{required})"), missing)
+            for key, of_property in properties.items():
+                inner, has = f"{value}.{key}", f"has({value}.{key})"
+                yield from _checks(
+                    of_property, inner, f"{path}.{key}", (*given, has), definitions, written
+                )
+        case _:
+            raise ValueError(f"{field}: the policy has no rule for the schema {dict(schema)}")
+
+
+def _all(*conditions: str) -> str:
+    return " && ".join(conditions)
+
+
+def _text(text: str) -> str:
+    """A string of CEL, whose escapes are those of JSON for all that is written here."""
+    return "'" + json.dumps(text)[1:-1].replace("'", "\\'") + "'"
