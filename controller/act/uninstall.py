@@ -168,7 +168,12 @@ def find_remnants(client: Client) -> list[Remnant]:
     # Claims are read before pods: the pods of a claim are then known.
     rules, claims = _served(client, DEVICE_TAINT_RULES), client.list(RESOURCE_CLAIMS).items
     left = remnants(rules, claims, client.list(PODS).items)
-    return [*left, *held_queues(_served(client, QUEUES))]
+    return [*left, *find_held_queues(client)]
+
+
+def find_held_queues(client: Client) -> list[HeldQueue]:
+    """The Queues that are left. Raises ApiError."""
+    return list(held_queues(_served(client, QUEUES)))
 
 
 def remove(client: Client, remnant: Remnant) -> None:

@@ -13,10 +13,12 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.connection import ConfigurationError
 from carina_dra.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from controller.act.uninstall import (
+    HeldQueue,
     Remnant,
     describe,
     describe_use,
     find_bindings,
+    find_held_queues,
     find_in_use,
     find_remnants,
     holder,
@@ -37,7 +39,7 @@ _NAME: Final = "uninstall"
 _POLICY_SECONDS: Final = 5.0
 """Seconds after which every API server has noticed that a policy is not in force any more."""
 _SETTLE_SECONDS: Final = 20.0
-"""Seconds for which `--check` looks again, while pods that end are cleaned up."""
+"""Seconds for which `--if-idle` looks again, while pods that end are cleaned up."""
 _SETTLE_POLL_SECONDS: Final = 1.0
 _ROUNDS: Final = 10
 """How often objects that have changed in between are read again."""
@@ -51,7 +53,8 @@ exit codes:
   {NOTHING_LEFT}  nothing is left; with --dry-run, what is left was printed
   {FAILED}  something is left, or the cluster cannot be read; running it again goes on
   {LEADS}  a controller leads, and nothing was done
-  {IN_USE}  with --driver: pods use its devices, and nothing was done
+  {IN_USE}  with --driver: pods use its devices; with --if-idle: objects wait for the controller;
+     nothing was done
 """
 
 
@@ -63,37 +66,41 @@ def run(arguments: Namespace) -> int:
                 for remnant in (*find_bindings(client), *find_remnants(client)):
                     print(f"{describe(remnant)} (dry run)")
                 return NOTHING_LEFT
-            if arguments.check:
-                return _check(client, arguments.driver)
+            if arguments.if_idle:
+                return _uninstall_if_idle(client, arguments.driver)
             return _uninstall(client, arguments)
     except (ApiError, ConfigurationError) as error:
         print_error(_NAME, str(error))
         return FAILED
 
 
-def _check(client: Client, driver: str | None) -> int:
-    """Says what is left beside the manifests themselves, and which devices are in use.
+def _uninstall_if_idle(client: Client, driver: str | None) -> int:
+    """Releases the Queues, if nothing waits for the controller and no device is in use.
 
-    What pods that have just ended leave, the controller and the plugin still remove.
+    A controller may lead: it writes a Queue again only when a group is charged to it. What pods
+    that have just ended leave, the controller and the plugin still remove.
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
     while True:
-        left, used = find_remnants(client), _in_use(client, driver)
-        if not left and not used:
-            return NOTHING_LEFT
+        waiting = [
+            remnant for remnant in find_remnants(client) if not isinstance(remnant, HeldQueue)
+        ]
+        used = _in_use(client, driver)
+        if not waiting and not used:
+            return NOTHING_LEFT if _removed(client, find_held_queues).is_done else FAILED
         if time.monotonic() >= deadline:
             break
         time.sleep(_SETTLE_POLL_SECONDS)
-    for remnant in left:
+    for remnant in waiting:
         print(f"{name_of(remnant)}: waits for the controller")
     _say_in_use(used, driver)
-    if left:
+    if waiting:
         print_error(
             _NAME,
-            f"{len(left)} objects wait for the controller, and would wait for ever: free them with "
-            "carina uninstall --scale-down, or with uninstall.release of the Helm chart",
+            f"{len(waiting)} objects wait for the controller, and would wait for ever: free them "
+            "with carina uninstall --scale-down, or with uninstall.release of the Helm chart",
         )
-    return FAILED
+    return IN_USE
 
 
 def _in_use(client: Client, driver: str | None) -> list[Body]:
@@ -183,7 +190,10 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "--dry-run", action="store_true", help="print what would be done, and do nothing"
     )
     parser.add_argument(
-        "--check", action="store_true", help="do nothing, and fail if anything is left"
+        "--if-idle",
+        action="store_true",
+        help="fail, and do nothing, if objects wait for the controller; otherwise only Queues lose "
+        "their finalizer, also while it leads",
     )
     parser.add_argument(
         "--driver",
