@@ -36,5 +36,23 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     return inline
 
 
+def of_definition(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a CustomResourceDefinition, as a JSON schema that admits no unknown fields."""
+    result = {
+        key: value
+        for key, value in schema.items()
+        if not key.startswith("x-kubernetes-") and key != "default"
+    }
+    if schema.get("x-kubernetes-int-or-string"):
+        return {**result, "type": ["integer", "number", "string"]}
+    if properties := schema.get("properties"):
+        result["properties"] = {name: of_definition(each) for name, each in properties.items()}
+        result["additionalProperties"] = False
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            result[key] = of_definition(schema[key])
+    return result
+
+
 def _for_go(pattern: str) -> str:
     return re.sub(r"\\Z", "$", pattern)

@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from carina_dra.process.settings import ProcessSettings
+from controller.api.crd import KINDS, definition
 from controller.settings import Settings as ControllerSettings
-from deploy.schema import inlined
+from deploy.schema import inlined, of_definition
 from kubelet_plugin.settings import PluginSettings
 
 _OF_ANY_POD: Final = frozenset({"driver_name", "http_address", "kubeconfig", "service_account"})
@@ -34,6 +35,13 @@ def settings_schema(model: type[ProcessSettings], without: Collection[str]) -> d
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
+def _queue_schema(field: str) -> dict[str, Any]:
+    """The JSON schema of a field of Queue, as its definition has it."""
+    (kind,) = (kind for kind in KINDS if kind.plural == "queues")
+    (version,) = definition(kind)["spec"]["versions"]
+    return of_definition(version["schema"]["openAPIV3Schema"]["properties"][field])
+
+
 PluginFile: TypeAlias = Annotated[
     dict[str, Any], WithJsonSchema(settings_schema(PluginSettings, _OF_ANY_POD | _OF_PLUGINS))
 ]
@@ -41,12 +49,20 @@ ControllerFile: TypeAlias = Annotated[
     dict[str, Any],
     WithJsonSchema(settings_schema(ControllerSettings, _OF_ANY_POD | _OF_CONTROLLERS)),
 ]
+QueueSpec: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(_queue_schema("spec"))]
+QueueNamespaces: TypeAlias = Annotated[
+    dict[str, Any], WithJsonSchema(_queue_schema("spec")["properties"]["namespaces"])
+]
 Label: TypeAlias = dict[str, str]
 OfPods: TypeAlias = dict[str, Any]
 """A field of pods, which the API server checks."""
 OfPodsList: TypeAlias = list[dict[str, Any]]
 AbsolutePath: TypeAlias = Annotated[str, Field(pattern="^/")]
 DnsLabel: TypeAlias = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+ClassName: TypeAlias = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)
+]
+"""The name of a DeviceClass that fits into a label."""
 Quantity: TypeAlias = str | int | float
 
 
@@ -205,6 +221,38 @@ class DeviceClasses(Part):
         default="nvidia.com/gpu",
         description="the extended resource with which pods ask for whole GPUs; empty for none",
     )
+    restricted: list[ClassName] = Field(
+        default=[],
+        description="DeviceClasses that only namespaces with the label "
+        "class.carina.dev/CLASS=allowed may use, such as `[gpu.carina.dev]`, so that others get "
+        "shares alone",
+    )
+
+
+class Queue(Part):
+    """A Queue that the release makes."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    spec: QueueSpec
+
+
+class ReadyMade(Part):
+    """Objects to begin with."""
+
+    priority_classes: bool = Field(
+        default=False,
+        description="whether there are the PriorityClasses inference, interactive, training and "
+        "batch, behind the name of the installation: `carina-inference`",
+    )
+    queues: bool = Field(
+        default=False,
+        description="whether there are the queues inference, interactive, training and batch, of "
+        "which the first are served first when GPUs are short",
+    )
+    namespaces: QueueNamespaces = Field(
+        default={},
+        description="which namespaces may use these queues, as in a Queue; empty for all",
+    )
 
 
 class Crds(Part):
@@ -250,6 +298,22 @@ class PodMonitor(Part):
     metric_relabelings: OfPodsList = Field(default=[], description="relabelings of series")
 
 
+class Uninstall(Part):
+    """What happens before `helm uninstall` deletes anything."""
+
+    check: bool = Field(
+        default=True,
+        description="whether it is refused while pods use devices of the driver, or wait for the "
+        "controller",
+    )
+    release: bool = Field(
+        default=False,
+        description="whether what waits for the controller is freed, instead: pods lose their "
+        "gate, claims and queues what holds them, devices their taint. The controller is stopped "
+        "first",
+    )
+
+
 class Values(Part):
     """All values."""
 
@@ -277,6 +341,14 @@ class Values(Part):
     device_classes: DeviceClasses = Field(
         default=DeviceClasses(), description="the DeviceClasses that claims name"
     )
+    queues: list[Queue] = Field(
+        default=[],
+        description="Queues, each with `name` and `spec` as in docs/api.md. One that is removed "
+        "from here stays in the cluster",
+    )
+    ready_made: ReadyMade = Field(
+        default=ReadyMade(), description="queues and priorities to begin with"
+    )
     crds: Crds = Field(
         default=Crds(), description="the CustomResourceDefinitions Queue and PodGroup"
     )
@@ -285,6 +357,9 @@ class Values(Part):
     )
     pod_monitor: PodMonitor = Field(
         default=PodMonitor(), description="scraping by the Prometheus operator"
+    )
+    uninstall: Uninstall = Field(
+        default=Uninstall(), description="what happens before it is uninstalled"
     )
     critical_pods_quota: CriticalPodsQuota = Field(
         default=CriticalPodsQuota(),

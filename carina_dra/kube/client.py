@@ -84,7 +84,18 @@ class JsonPatch:
     operations: list[Body]
 
 
-Patch: TypeAlias = MergePatch | JsonPatch
+@dataclass(frozen=True, slots=True)
+class ApplyPatch:
+    """Server-side apply: the object as its owner wants it; what it has of others stays.
+
+    It is created if it does not exist. Fields that others have set are taken over from them.
+    """
+
+    body: Body
+    field_manager: str
+
+
+Patch: TypeAlias = MergePatch | JsonPatch | ApplyPatch
 
 
 class Client:
@@ -267,11 +278,12 @@ class Client:
         """
         verb = f"patch {subresource} of" if subresource else "patch"
         operation = ApiOperation.on(verb, resource, namespace, name)
-        content, content_type = _wire_form(patch)
+        content, content_type, query = _wire_form(patch)
         return self._call(
             operation,
             "PATCH",
             resource.object_path(namespace, name, subresource),
+            query=query,
             body=content,
             content_type=content_type,
             timeout=timeout,
@@ -346,11 +358,14 @@ def _with_type(resource: ApiResource, body: Body) -> Body:
     return body
 
 
-def _wire_form(patch: Patch) -> tuple[object, str]:
-    """A patch's body and content type."""
+def _wire_form(patch: Patch) -> tuple[object, str, Query]:
+    """A patch's body, content type and query parameters."""
     match patch:
         case MergePatch(changes):
-            return changes, "application/merge-patch+json"
+            return changes, "application/merge-patch+json", {}
         case JsonPatch(operations):
-            return operations, "application/json-patch+json"
+            return operations, "application/json-patch+json", {}
+        case ApplyPatch(body, field_manager):
+            query = {"fieldManager": field_manager, "force": "true"}
+            return body, "application/apply-patch+yaml", query  # JSON is YAML
     assert_never(patch)

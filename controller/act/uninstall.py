@@ -6,6 +6,7 @@ controller knew of them, so that removal can be repeated until nothing is found.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
@@ -36,8 +37,10 @@ BINDINGS: Final = ApiResource(
     "MutatingAdmissionPolicyBinding",
     Scope.CLUSTER,
 )
+DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment", Scope.NAMESPACED)
 QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)
 _POLL_SECONDS: Final = 1.0
+_USERS_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,41 @@ def held_queues(queues: Iterable[Body]) -> Iterator[HeldQueue]:
             yield HeldQueue(queue)
 
 
+def in_use(driver: str, claims: Iterable[Body], left: Iterable[Remnant]) -> Iterator[Body]:
+    """The claims that have devices of a driver, and keep them when what is left is removed.
+
+    Pods use them: without the driver's plugin, these would stay in `Terminating`.
+    """
+    freed = {
+        key_of(remnant.body)
+        for remnant in left
+        if isinstance(remnant, HeldClaim) and not remnant.users
+    }
+    for claim in claims:
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        results = (allocation.get("devices") or {}).get("results") or ()
+        if key_of(claim) not in freed and any(result["driver"] == driver for result in results):
+            yield claim
+
+
+def find_in_use(client: Client, driver: str) -> list[Body]:
+    """The claims whose devices are in use. Raises ApiError."""
+    left = find_remnants(client)
+    return list(in_use(driver, client.list(RESOURCE_CLAIMS).items, left))
+
+
+def scale_down(client: Client, deployment: ObjectKey) -> None:
+    """Ends the controller, if it is there. Raises ApiError."""
+    with suppress(NotFound):
+        client.patch(
+            DEPLOYMENTS,
+            deployment.name,
+            MergePatch({"spec": {"replicas": 0}}),
+            namespace=deployment.namespace,
+            subresource="scale",
+        )
+
+
 def find_bindings(client: Client) -> list[PolicyBinding]:
     """The bindings that are in force. Raises ApiError."""
     return list(bindings(_served(client, POLICIES), _served(client, BINDINGS)))
@@ -130,7 +168,12 @@ def find_remnants(client: Client) -> list[Remnant]:
     # Claims are read before pods: the pods of a claim are then known.
     rules, claims = _served(client, DEVICE_TAINT_RULES), client.list(RESOURCE_CLAIMS).items
     left = remnants(rules, claims, client.list(PODS).items)
-    return [*left, *held_queues(_served(client, QUEUES))]
+    return [*left, *find_held_queues(client)]
+
+
+def find_held_queues(client: Client) -> list[HeldQueue]:
+    """The Queues that are left. Raises ApiError."""
+    return list(held_queues(_served(client, QUEUES)))
 
 
 def remove(client: Client, remnant: Remnant) -> None:
@@ -173,23 +216,48 @@ def remove(client: Client, remnant: Remnant) -> None:
             assert_never(remnant)
 
 
-def describe(remnant: Remnant) -> str:
-    """What is removed, for people."""
-    key = key_of(remnant.body)
+def describe_use(claim: Body) -> str:
+    """Which claim is in use, and by whom, for people."""
+    entries = claim["status"].get("reservedFor") or ()
+    users = ", ".join(f"{entry['resource']}/{entry['name']}" for entry in entries[:_USERS_SHOWN])
+    more = f" and {len(entries) - _USERS_SHOWN} more" if len(entries) > _USERS_SHOWN else ""
+    return f"ResourceClaim {key_of(claim)}: in use" + (f" by {users}{more}" if users else "")
+
+
+def name_of(remnant: Remnant) -> str:
+    """The kind and the name of what is left, for people."""
     match remnant:
         case PolicyBinding():
-            return f"MutatingAdmissionPolicyBinding {key}: deleted"
+            kind = "MutatingAdmissionPolicyBinding"
         case TaintRule():
-            return f"DeviceTaintRule {key}: deleted"
-        case HeldClaim(users=()):
-            return f"ResourceClaim {key}: allocation and reservation removed"
+            kind = "DeviceTaintRule"
         case HeldClaim():
-            return f"ResourceClaim {key}: reservation removed; pods use it"
+            kind = "ResourceClaim"
         case GatedPod():
-            return f"Pod {key}: gate removed"
+            kind = "Pod"
         case HeldQueue():
-            return f"Queue {key}: finalizer removed"
-    assert_never(remnant)
+            kind = "Queue"
+        case _:
+            assert_never(remnant)
+    return f"{kind} {key_of(remnant.body)}"
+
+
+def describe(remnant: Remnant) -> str:
+    """What is removed, for people."""
+    match remnant:
+        case PolicyBinding() | TaintRule():
+            change = "deleted"
+        case HeldClaim(users=()):
+            change = "allocation and reservation removed"
+        case HeldClaim():
+            change = "reservation removed; pods use it"
+        case GatedPod():
+            change = "gate removed"
+        case HeldQueue():
+            change = "finalizer removed"
+        case _:
+            assert_never(remnant)
+    return f"{name_of(remnant)}: {change}"
 
 
 def holder(

@@ -4,6 +4,9 @@ from typing import Final
 
 from carina_dra.cli.command import in_module
 
+APPLY: Final = in_module(
+    "controller.commands.apply", "makes the Queues of a file those of the cluster"
+)
 FREE: Final = in_module(
     "controller.commands.free",
     "shows which devices are free, and how many pods they would take now",

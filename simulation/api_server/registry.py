@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, assert_never
 
 from carina_dra.kube.api_resource import NAMESPACES, PODS, Scope
 from carina_dra.kube.body import Body, ObjectKey
-from carina_dra.kube.client import JsonPatch, MergePatch, Patch
+from carina_dra.kube.client import ApplyPatch, JsonPatch, MergePatch, Patch
 from simulation.api_server import patch
 from simulation.api_server.event_form import as_served, as_stored
 from simulation.api_server.failure import (
@@ -276,6 +276,8 @@ def _patched(body: Body, change: Patch) -> Body:
             result = patch.merge(body, changes)
         case JsonPatch(operations):
             result = patch.json_patch(body, operations)
+        case ApplyPatch():
+            raise ValueError("server-side apply needs a real API server")
         case _:
             assert_never(change)
     return result

@@ -145,13 +145,19 @@ _SYMPTOMS = (
 )
 
 
-def _write_overlay(folder: Path, gpus: SimulatedNode) -> Path:
+def write_simulation(folder: Path) -> Path:
+    """Writes the simulation of libnvidia-ml below a folder; gives the path for PYTHONPATH."""
     code = folder / "pythonpath"
     simulation = _REPOSITORY / "simulation"
     no_bytecode = shutil.ignore_patterns("__pycache__")
     shutil.copytree(simulation / "nvml", code / "simulation" / "nvml", ignore=no_bytecode)
     shutil.copy(simulation / "__init__.py", code / "simulation")
     (code / "sitecustomize.py").write_text(_SITECUSTOMIZE)
+    return code
+
+
+def _write_overlay(folder: Path, gpus: SimulatedNode) -> Path:
+    code = write_simulation(folder)
     overlay = folder / "overlay"
     overlay.mkdir()
     kustomization = {

@@ -1,5 +1,6 @@
 """Helm with the chart, which needs no cluster to lint and to render."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +32,7 @@ def render(helm: Path, tmp_path: Path) -> Render:
 
     def rendered(values: dict[str, Any] | None = None, *flags: str) -> list[dict[str, Any]]:
         file = tmp_path / "values.yaml"
-        file.write_text(yaml.safe_dump(values or {}))
+        file.write_text(json.dumps(values or {}))  # JSON is YAML
         given = (
             flags
             if any(flag.startswith("--namespace") for flag in flags)

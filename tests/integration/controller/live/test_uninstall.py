@@ -179,3 +179,36 @@ def test_nothing_is_done_while_a_controller_leads(
 def _holder(site: Site) -> str:
     found = site.client.list(LEASES, Selection(_SYSTEM)).items
     return "".join(lease["spec"].get("holderIdentity") or "" for lease in found)
+
+
+def test_queues_alone_are_released_while_a_controller_leads_if_nothing_waits(
+    site: Site, new_team: Callable[..., Team], capsys: pytest.CaptureFixture[str]
+) -> None:
+    team = new_team(resources=[{"deviceClass": GPU_CLASS, "quota": 2}])
+    with site.controller():
+        team.pod("runs", gpus=1)
+        eventually(
+            lambda: site.client.get(QUEUES, team.queue)["metadata"].get("finalizers"),
+            within=PLACED_WITHIN,
+        )
+        team.await_bound(1)
+
+        assert run("--if-idle", "--driver", DRIVER) == 4
+        assert f"ResourceClaim {team.namespace}/" in capsys.readouterr().out
+
+        team.client.delete_collection(PODS, Selection(team.namespace))
+        eventually(lambda: not team.claims(), within=60)
+        assert run("--if-idle", "--driver", DRIVER) == 0
+        assert f"Queue {team.queue}: finalizer removed" in capsys.readouterr().out
+        assert not site.client.get(QUEUES, team.queue)["metadata"].get("finalizers")
+
+
+def test_pods_that_wait_are_listed_and_keep_their_gate(
+    team: Team, capsys: pytest.CaptureFixture[str]
+) -> None:
+    team.pod("waits", gpus=1)
+
+    assert run("--if-idle") == 4
+
+    assert f"Pod {team.namespace}/waits: waits for the controller" in capsys.readouterr().out
+    assert team.gated() == {"waits"}

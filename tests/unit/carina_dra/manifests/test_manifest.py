@@ -136,7 +136,7 @@ def test_a_claim_without_a_namespace_is_in_the_default_one() -> None:
 
 def _objects_of_the_project() -> list[Path]:
     """The files in deploy/, less the chart and those that tell kustomize how to change others."""
-    changes = set((_DEPLOY / "chart").rglob("*.yaml"))
+    changes = {path for name in ("chart", "values") for path in (_DEPLOY / name).rglob("*.yaml")}
     for path in _DEPLOY.rglob("kustomization.yaml"):
         kustomization = yaml.safe_load(path.read_text())
         patches = [patch["path"] for patch in kustomization.get("patches", ()) if "path" in patch]

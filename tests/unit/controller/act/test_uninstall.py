@@ -15,8 +15,10 @@ from controller.act.uninstall import (
     PolicyBinding,
     TaintRule,
     bindings,
+    describe_use,
     held_queues,
     holder,
+    in_use,
     remnants,
 )
 from controller.names import GATE, GROUP, QUEUE_FINALIZER, RESERVATIONS, TAINT
@@ -49,6 +51,28 @@ def user(name: str) -> Body:
 
 
 HELD, RUNS, OTHER = pod("held", GATE), pod("runs"), pod("other", claims=())
+
+
+def test_claims_with_devices_of_the_driver_are_in_use_unless_they_are_freed() -> None:
+    def has(driver: str, name: str) -> Body:
+        body = claim(user("runs"))
+        body["metadata"] = {**body["metadata"], "name": name}
+        body["status"]["allocation"] = {"devices": {"results": [{"driver": driver}]}}
+        return body
+
+    used, freed, foreign = has("d", "used"), has("d", "freed"), has("other", "foreign")
+    waits = claim(allocated=False)
+    claims = [used, freed, foreign, waits]
+
+    left = [HeldClaim(freed, ()), HeldClaim(used, (user("runs"),))]
+    assert list(in_use("d", claims, left)) == [used]
+    assert describe_use(used) == "ResourceClaim t/used: in use by pods/runs"
+
+
+def test_many_users_of_a_claim_are_counted() -> None:
+    body = claim(*(user(name) for name in "abcde"))
+
+    assert describe_use(body) == "ResourceClaim t/c: in use by pods/a, pods/b, pods/c and 2 more"
 
 
 def test_queues_with_the_finalizer_of_the_controller_are_left() -> None:
