@@ -203,7 +203,7 @@ class _Table:
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = _EXIT_CODES
-    parser.usage = f"carina {_NAME} [QUEUE | {_STOP} QUEUE [--drain] | {_RESUME} QUEUE] [options]"
+    parser.usage = f"{parser.prog} [QUEUE | {_STOP} QUEUE [--drain] | {_RESUME} QUEUE] [options]"
     parser.add_argument(
         "words",
         nargs="*",

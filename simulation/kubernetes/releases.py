@@ -132,6 +132,13 @@ def helm() -> Release:
     )
 
 
+def krew() -> Release:
+    """Returns the release of krew, which installs plugins of kubectl."""
+    folder = _MODULES / "krew"
+    module = "sigs.k8s.io/krew"
+    return Release("krew", _pinned(folder, module), folder, {"krew": f"{module}/cmd/krew"})
+
+
 def _pinned(folder: Path, module: str) -> str:
     go_mod = (folder / "go.mod").read_text()
     match = re.search(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", go_mod, re.MULTILINE)

@@ -219,7 +219,7 @@ def test_image_reads_kubeconfig_files(daemonset: DaemonSet) -> None:
     context = "{name: c, context: {cluster: c, user: u}}"
     user = "{name: u, user: {token: secret}}"
     kubeconfig = f"{{clusters: [{cluster}], contexts: [{context}], users: [{user}]}}"
-    read = f"KUBECONFIG=/dev/fd/3 KUBERNETES_SERVICE_HOST= carina queue 3<<E\n{kubeconfig}\nE"
+    read = f"KUBECONFIG=/dev/fd/3 carina queue 3<<E\n{kubeconfig}\nE"
 
     with pytest.raises(KubectlError, match=r"https://127\.0\.0\.1:1"):
         daemonset.run("sh", "-c", read)

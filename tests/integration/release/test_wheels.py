@@ -8,7 +8,8 @@ import pytest
 from release.wheels import LINUX_ARM64, PYTHONS, RUNTIME_LOCK, WheelMissingError, download
 
 
-def _locked() -> set[str]:
+def locked() -> set[str]:
+    """The names of the packages that run, with underscores."""
     lines = RUNTIME_LOCK.read_text().splitlines()
     return {line.partition("==")[0].replace("-", "_") for line in lines if "==" in line}
 
@@ -17,7 +18,7 @@ def _locked() -> set[str]:
 def test_every_package_has_a_wheel_for_linux_on_arm64(python: str, tmp_path: Path) -> None:
     wheels = download(LINUX_ARM64, python, tmp_path)
 
-    assert {wheel.name.partition("-")[0].lower() for wheel in wheels} == _locked()
+    assert {wheel.name.partition("-")[0].lower() for wheel in wheels} == locked()
     machines = {wheel.stem.rpartition("_")[2] for wheel in wheels if "none-any" not in wheel.name}
     assert machines == {"aarch64"}
 

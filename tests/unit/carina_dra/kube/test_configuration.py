@@ -37,6 +37,12 @@ def test_a_pod_uses_its_service_account() -> None:
         find(None, environment=IN_A_POD)
 
 
+def test_pod_whose_user_names_a_kubeconfig_uses_it(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", "https://named.example.com")
+    environment = {**IN_A_POD, "KUBECONFIG": str(path)}
+    assert find(None, environment=environment).server == "https://named.example.com"
+
+
 def test_elsewhere_it_is_the_files_that_kubeconfig_names(tmp_path: Path) -> None:
     program = """
 from carina_dra.kube import configuration
