@@ -13,8 +13,8 @@ from simulation.demo.manifests import REPOSITORY
 _CONTROLLER: Final = "from controller.main import main; main()"
 _CARINA_QUEUE: Final = """\
 from carina_dra.cli.command import run
-from controller.commands.queue import COMMAND
-raise SystemExit(run(["queue"], {"queue": COMMAND}))
+from controller.commands.listed import QUEUE
+raise SystemExit(run(["queue"], {"queue": QUEUE}))
 """
 """Works without the installed console script, too."""
 
