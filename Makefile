@@ -5,6 +5,7 @@
 PYTHON ?= python3
 KUBERNETES ?= 1.37
 BIN := .venv/bin
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 export KUBERNETES
 
 # The tests that need a Kubernetes. `make test` runs the others beside them, and beside its build.
@@ -12,7 +13,7 @@ ON_KUBERNETES := kubernetes or node or helm
 REST_LOG := .cluster/test.log
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test test-fast demo bench cluster cluster-down manifests proto lock clean
+.PHONY: help setup lint format test test-fast demo bench cluster cluster-down docs manifests proto lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -26,13 +27,14 @@ setup: .venv/.ready ## makes .venv from the lock file
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
-lint: setup ## style, types, layering, generated code
+lint: setup ## style, types, layering, generated code, links of the docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python -m deploy.generate --check
+	$(SITE) --quiet
 
 format: setup ## formats the code
 	$(BIN)/ruff format .
@@ -64,10 +66,13 @@ cluster: setup ## leaves a real Kubernetes with one node running
 cluster-down: setup ## ends it
 	$(BIN)/python -m simulation.kubernetes down
 
+docs: setup ## makes the site of the docs in dist/site
+	$(SITE)
+
 proto: setup ## generates kubelet_plugin/kubelet/pb from proto/
 	$(BIN)/python proto/generate.py
 
-manifests: setup ## generates deploy/ and docs/api.md: from types, and from deploy/chart with Helm
+manifests: setup ## generates deploy/ and the reference in docs/: from types, and from deploy/chart with Helm
 	$(BIN)/python -m deploy.generate
 	$(BIN)/python -m deploy.manifests
 

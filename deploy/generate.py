@@ -2,8 +2,9 @@
 
 From the types in controller/api: deploy/crds, the chart's templates of them, and docs/api.md. From
 those in carina_dra/config: the chart's template of the policy of device configurations. From
-deploy/values.py: the chart's values.yaml, values.schema.json and README.md. With `--check`, it only
-compares, and exits with 1 if what is committed is stale. `deploy.manifests` renders the other
+deploy/values.py: the chart's values.yaml, values.schema.json and README.md. From the code that they
+describe: docs/reference. With `--check`, it only compares, and exits with 1 if what is committed is
+stale. `deploy.manifests` renders the other
 manifests, from the chart.
 """
 
@@ -18,6 +19,7 @@ from controller.api import device_configuration
 from controller.api.crd import KINDS, definition
 from controller.api.reference import reference
 from deploy.documents import readme, values_schema, values_yaml
+from documentation.reference import pages
 
 _ROOT = Path(__file__).resolve().parents[1]
 _CHART = Path("deploy", "chart")
@@ -43,6 +45,7 @@ def generated() -> dict[Path, str]:
         files[_CHART / "templates" / "crds" / f"{kind.plural}.yaml"] = _template(crd)
     return {
         **files,
+        **pages(),
         _CHART / "values.yaml": values_yaml(),
         _CHART / "values.schema.json": values_schema(),
         _CHART / "README.md": readme(),

@@ -22,6 +22,13 @@ KUBECTL_PLUGIN: Final = "kubectl-carina"
 _FAILED: Final = 1
 _INTERRUPTED: Final = 128 + signal.SIGINT
 _READER_GONE: Final = 128 + signal.SIGPIPE
+EXIT_CODES: Final[Mapping[int, str]] = {
+    _FAILED: "the output cannot be written",
+    2: "an argument is not valid",
+    _INTERRUPTED: "it was interrupted from the keyboard",
+    _READER_GONE: "the reader of the output is gone",
+}
+"""What the exit codes mean that every command may have."""
 T = TypeVar("T")
 
 

@@ -4,8 +4,9 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from typing import Final
 
 from carina_dra.kube.configuration import find
 from carina_dra.kube.connection import ConfigurationError, Connection
@@ -13,6 +14,16 @@ from carina_dra.kube.service_account import from_service_account
 from carina_dra.process import logs, settings, termination
 from carina_dra.process.http_endpoint import HttpEndpoint, Probe
 from carina_dra.process.settings import ProcessSettings, SettingsError, SettingsT
+
+_ENDED: Final = 0
+_FAILED: Final = 1
+_INVALID_SETTINGS: Final = 2
+EXIT_CODES: Final[Mapping[int, str]] = {
+    _ENDED: "SIGTERM or SIGINT ended it",
+    _FAILED: "it cannot go on, as standard error says, or a thread failed, as the log says",
+    _INVALID_SETTINGS: "a setting is not valid, or there is no way to reach the API server",
+}
+"""What the exit codes of a program mean."""
 
 
 class ProgramError(Exception):
@@ -45,14 +56,14 @@ def run_program(
         connection = _connection(chosen)
     except (SettingsError, ConfigurationError) as error:
         print(f"{name}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(_INVALID_SETTINGS) from None
     logs.configure(chosen.log_format, chosen.log_level)
     terminated = termination.watch()
     try:
         run(chosen, connection, terminated.stop)
     except ProgramError as error:
         print(f"{name}: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(_FAILED) from None
     terminated.exit_if_failed()
 
 

@@ -119,7 +119,7 @@ def load(
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file with settings")
     for name, field in anywhere.items():
         unset = field.is_required() or field.default is None
-        default = "" if unset else f" [{_written(field.default)}]"
+        default = "" if unset else f" [{written(field.default)}]"
         parser.add_argument(
             "--" + name.replace("_", "-"),
             default=argparse.SUPPRESS,
@@ -137,7 +137,7 @@ def load(
     return _combined(model, layers)
 
 
-def _written(default: object) -> str:
+def written(default: object) -> str:
     """Returns a default as a flag has it."""
     return str(default).lower() if isinstance(default, bool) else str(default)
 

@@ -111,15 +111,15 @@ class QueueFigures:
 
 
 class ControllerMetrics:
-    """Every metric of one controller process, in a registry of its own.
+    """Every metric of one controller process, in a registry of its own unless one is given.
 
     Figures of queues and waits come from one thread; everything else from any.
     """
 
     CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
-    def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._registry = registry = CollectorRegistry() if registry is None else registry
         self._queues = _QueueCollector()
         registry.register(self._queues)
         self._watches = _WatchCollector()

@@ -345,12 +345,20 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="true or false: whether slices declare partition types [%(default)s]",
     )
     for setting, default, description in (
-        ("node-name", platform.node().lower(), "name of the node"),
-        ("driver-name", "gpu.carina.dev", "name of the DRA driver"),
+        ("node-name", platform.node().lower(), "name of the node; default: this machine's"),
+        ("driver-name", "gpu.carina.dev", "name of the DRA driver [%(default)s]"),
         ("driver-root", "", "root folder of the installed NVIDIA driver; default: searched"),
-        ("host-filesystem", "/", "the host's root folder, below which the driver is searched"),
-        ("host-root", "/", "folder with the host's proc and sys"),
-        ("kubelet-root", "/var/lib/kubelet", "where the plugin records its MIG instances"),
+        (
+            "host-filesystem",
+            "/",
+            "the host's root folder, below which the driver is searched [%(default)s]",
+        ),
+        ("host-root", "/", "folder with the host's proc and sys [%(default)s]"),
+        (
+            "kubelet-root",
+            "/var/lib/kubelet",
+            "where the plugin records its MIG instances [%(default)s]",
+        ),
     ):
         name = setting.replace("-", "_")
         parser.add_argument(
@@ -358,7 +366,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
             # In the plugin's pod, the settings of the plugin are the defaults.
             default=os.environ.get(f"CARINA_{name.upper()}", default),
             metavar=name.rpartition("_")[2].upper(),
-            help=f"{description} [%(default)s]" if default else description,
+            help=description,
         )
 
 

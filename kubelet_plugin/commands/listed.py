@@ -6,5 +6,5 @@ from carina_dra.cli.command import in_module
 
 INVENTORY: Final = in_module(
     "kubelet_plugin.commands.inventory",
-    "show this machine's GPUs and the ResourceSlices that the plugin would publish",
+    "shows this machine's GPUs and the ResourceSlices that the plugin would publish",
 )

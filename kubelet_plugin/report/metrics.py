@@ -10,12 +10,12 @@ _READ_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30)
 
 
 class PluginMetrics:
-    """Every metric of one plugin process, in a registry of its own."""
+    """Every metric of one plugin process, in a registry of its own unless one is given."""
 
     CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
-    def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._registry = registry = CollectorRegistry() if registry is None else registry
         self.call_seconds = Histogram(
             "carina_claim_call_duration_seconds",
             "Duration of the kubelet's calls per claim, by operation (prepare, unprepare) and "

@@ -23,7 +23,7 @@ class Entitlement:
 
 
 QUEUE_LABEL: Final = "scheduling.carina.dev/queue"
-"""The label of a ResourceClaim that only groups of one queue may use."""
+"""The label with the name of a queue: of its pods, and of a claim that only they may use."""
 UNNAMED: Final = Entitlement()
 EVICTION_GRACE: Final = 600.0
 """Seconds; the `eviction_grace` of a queue if no queue from it to the top has one."""

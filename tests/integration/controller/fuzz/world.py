@@ -98,8 +98,8 @@ def running_world() -> Iterator[World]:
         ):
             cluster.install_carina()
             # The controller also has to stand claims from before the policy.
-            policy = "carina-device-configuration"
-            cluster.kubectl("delete", "validatingadmissionpolicybinding", policy)
+            of_configurations = "carina-device-configuration"
+            cluster.kubectl("delete", "validatingadmissionpolicybinding", of_configurations)
             world = World(cluster, client, log)
             _add_nodes(client)
             for namespace in (BYSTANDER, OWNER, *HOSTILE):

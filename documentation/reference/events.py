@@ -1,0 +1,247 @@
+"""docs/reference/events.md: Events, as the controller and the plugin write them.
+
+The texts are those of the code, about sample values whose names say what stands there.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, get_args
+
+from carina_dra.kube.errors import ApiOperation, Forbidden
+from carina_dra.kube.event import EventType, ObjectReference
+from carina_dra.kube.event_recorder import EventRecorder
+from controller.engine.model.plan import Action, Eviction
+from controller.engine.model.reason import Reason, UnknownQueue
+from controller.report import waiting
+from controller.report.notice import (
+    DeviceLost,
+    DoubleAllocation,
+    GateNotRemoved,
+    GroupRefused,
+    Notice,
+    ObjectSetAside,
+    PodEvicted,
+    PodStranded,
+    event_text,
+)
+from documentation import markdown
+from documentation.markdown import code, paragraph, summary, table
+from documentation.reference.samples import FAILURE, GPU, NEVER
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.failure import ClaimGone
+from kubelet_plugin.inventory.change import (
+    DriverArrived,
+    DriverGone,
+    DriverRefuses,
+    DriverWasReplaced,
+    GpuAppeared,
+    GpuIsUnknown,
+    GpuRecovered,
+    GpuVanished,
+    InventoryChange,
+    MigModeChanged,
+    ProblemAppeared,
+)
+from kubelet_plugin.inventory.gpu import MigMode
+from kubelet_plugin.inventory.health import GpuProblem
+from kubelet_plugin.inventory.inventory import UnknownGpu
+from kubelet_plugin.publish.feature_gate import FeatureGate
+from kubelet_plugin.publish.other_drivers import (
+    Contested,
+    Decision,
+    DevicePlugin,
+    DraDriver,
+    SameNamePlugin,
+)
+from kubelet_plugin.report.claim import ClaimReport
+from kubelet_plugin.report.metrics import PluginMetrics
+from kubelet_plugin.report.node import NodeReport
+
+# The reports write each Event to the log as well.
+logging.getLogger("kubelet_plugin.report").addHandler(logging.NullHandler())
+
+_HEADINGS: Final = ("reason", "type", "about", "text")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EventRow:
+    """An Event as the reference shows it."""
+
+    reason: str
+    type: str
+    about: str
+    """The kinds of objects."""
+    text: str
+
+    def cells(self) -> Sequence[str]:
+        """The cells of its row."""
+        return code(self.reason), self.type, self.about, self.text
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    return markdown.page(
+        "Events",
+        "the notices of the controller and the reports of the plugin",
+        paragraph(
+            "`kubectl describe` shows the Events of an object. Words in capitals stand for names. "
+            "[claim-failures.md](../claim-failures.md) lists the "
+            "failures of claims."
+        ),
+        ["## Why a group waits", "", *_waiting_table()],
+        ["## Other Events of the controller", "", *_table(controller_events())],
+        ["## Events of the plugin", "", *_table(plugin_events())],
+    )
+
+
+def _waiting_table() -> Iterator[str]:
+    yield (
+        "About up to three pods of a group, and the reason of the condition of its PodGroup. A "
+        "Warning asks its user to act; time does not help."
+    )
+    yield ""
+    rows = sorted(waiting_events())
+    yield from table(("reason", "type", "about", "meaning"), (row.cells() for row in rows))
+
+
+def _table(rows: Iterator[EventRow]) -> Iterator[str]:
+    return table(_HEADINGS, (row.cells() for row in sorted(rows)))
+
+
+def waiting_events() -> Iterator[EventRow]:
+    """An Event for each reason for which a group waits."""
+    yield EventRow(waiting.NOT_DECIDED, EventType.NORMAL.value, "Pod", waiting.waiting_text(()))
+    for kind in get_args(Reason):
+        # Only the type decides; a sample of each reason would say nothing more.
+        urgent = waiting.needs_its_user(object.__new__(kind))
+        event_type = EventType.WARNING if urgent else EventType.NORMAL
+        for word, meaning in _words(kind):
+            yield EventRow(word, event_type.value, "Pod", meaning)
+
+
+def _words(kind: type[Reason]) -> Iterator[tuple[str, str]]:
+    """The words of a reason, each with its meaning."""
+    if kind is UnknownQueue:
+        for exists in (False, True):
+            reason = UnknownQueue("QUEUE", exists=exists)
+            yield reason.word, str(reason)
+    else:
+        yield str(kind.word), summary(kind.__doc__)
+
+
+def _cause(action: Action) -> str:
+    """The group for which a pod is evicted."""
+    return "NAMESPACE/GROUP" if action in (Action.DRAIN, Action.STALE) else "OTHER/GROUP"
+
+
+Noticed: TypeAlias = tuple[str, Notice]
+NOTICES: Final[tuple[Noticed, ...]] = (
+    ("Pod, PodGroup", GroupRefused("what is wrong, and the remedy")),
+    *(
+        ("Pod", PodEvicted(Eviction("NAMESPACE/POD", "NODE", action, _cause(action)), "QUEUE"))
+        for action in Action
+    ),
+    *(
+        (
+            "Pod",
+            PodEvicted(
+                Eviction("NAMESPACE/POD", "NODE", Action.RECLAIM, "OTHER/GROUP", **{mark: True}),
+                "QUEUE",
+            ),
+        )
+        for mark in ("moves", "overran", "past_budgets")
+    ),
+    ("ResourceClaim", DoubleAllocation("DEVICE", "NAMESPACE/CLAIM")),
+    ("Pod", DeviceLost("DEVICE", "NAMESPACE/CLAIM")),
+    ("Pod", PodStranded("NODE")),
+    ("Pod", GateNotRemoved("ERROR")),
+    ("any", ObjectSetAside("decided on", "ERROR")),
+)
+"""Every notice but that a group waits, with the kind of object that it is about."""
+
+
+def controller_events() -> Iterator[EventRow]:
+    """The other Events of the controller."""
+    for about, notice in NOTICES:
+        text = event_text(notice, "NAMESPACE")
+        yield EventRow(text.reason, text.type.value, about, text.note)
+
+
+class _Recorder(EventRecorder):
+    """Keeps what is recorded, and sends nothing."""
+
+    def __init__(self) -> None:  # the client and the thread are not needed
+        self.rows: set[EventRow] = set()
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        event_type: EventType,
+        reason: str,
+        note: str,
+        *,
+        action: str,
+    ) -> None:
+        del action
+        self.rows.add(EventRow(reason, event_type.value, regarding.kind, note))
+
+
+CHANGES: Final[tuple[InventoryChange, ...]] = (
+    DriverArrived(8),
+    DriverGone("REASON"),
+    DriverRefuses(FAILURE),
+    DriverWasReplaced("PATH"),
+    GpuAppeared(GPU),
+    GpuVanished(GPU),
+    *(ProblemAppeared(GPU, problem(FAILURE, NEVER)) for problem in get_args(GpuProblem)),
+    GpuRecovered(GPU),
+    GpuIsUnknown(UnknownGpu(0, FAILURE)),
+    MigModeChanged(GPU, MigMode.ON),
+    MigModeChanged(GPU, MigMode.OFF),
+)
+"""Every change of a node's GPUs."""
+_OTHER_DRIVERS: Final = (
+    DevicePlugin(("nvidia.com/gpu",)),
+    DraDriver("OTHER"),
+    SameNamePlugin("SOCKET", "CHECKPOINT"),
+)
+_CLAIM: Final = ClaimReference("UID", "NAMESPACE", "CLAIM")
+_FAILED: Final = ClaimGone(_CLAIM, "what is wrong, and the remedy")
+
+
+def plugin_events() -> Iterator[EventRow]:
+    """The Events of the plugin."""
+    recorder = _Recorder()
+    metrics = PluginMetrics()
+    _report_node(NodeReport(events=recorder, node="NODE", metrics=metrics))
+    _report_claims(ClaimReport(events=recorder, node="NODE", metrics=metrics))
+    yield from recorder.rows
+
+
+def _report_node(node: NodeReport) -> None:
+    for change in CHANGES:
+        node.inventory_changed(change)
+    node.inventory_read_stalled(60)
+    node.inventory_read_resumed(60)
+    node.publishing_failed(Forbidden(ApiOperation("create", "resourceslices"), "MESSAGE"))
+    for gate in FeatureGate:
+        node.feature_gate_off(gate)
+    for other in _OTHER_DRIVERS:
+        node.gpus_contested(Decision((), (Contested(other, (GPU,)),), "withhold"))
+        node.gpus_contested(Decision((), (Contested(other, (GPU,)),), "publish"))
+    node.gpus_contested(Decision((), (), "withhold"))
+    node.registration_refused("REASON")
+
+
+def _report_claims(claims: ClaimReport) -> None:
+    claims.call_retried("prepare", _CLAIM, _FAILED)
+    claims.call_retried("unprepare", _CLAIM, _FAILED)
+    claims.call_ended("prepare", _CLAIM, 0, _FAILED)
+    claims.call_ended("unprepare", _CLAIM, 0, _FAILED)
+    claims.checkpoint_rebuilt("PATH", "REASON", 0)
+    claims.repair_failed(NodeClaim.unknown(_CLAIM), _FAILED)
+    claims.leftover_not_removed("RESOURCE", _FAILED)
+    claims.kubelet_record_unusable("REASON")
+    claims.claim_abandoned(NodeClaim.unknown(_CLAIM))
+    claims.partitions_of_nvidia_left(_CLAIM, ["DEVICE"])

@@ -1,0 +1,81 @@
+"""docs/reference/metrics.md: the metrics of the processes, from their registries."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from controller.report.metrics import ControllerMetrics
+from documentation import markdown
+from documentation.markdown import code, paragraph, sentence, table
+from kubelet_plugin.report.metrics import PluginMetrics
+
+_SUFFIXES: Final = {"counter": "_total"}
+
+
+class _Registry(CollectorRegistry):
+    """A registry that knows its collectors, in the order of their registration."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collectors: list[Collector] = []
+
+    def register(self, collector: Collector) -> None:
+        super().register(collector)
+        self.collectors.append(collector)
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    return markdown.page(
+        "Metrics",
+        "the registries of the plugin and the controller",
+        paragraph(
+            "Each process serves its metrics for Prometheus at `/metrics` of `http_address` "
+            "([settings](settings.md)). A histogram has the "
+            "series `_bucket`, `_sum` and `_count`. Durations are in seconds."
+        ),
+        ["## carina-kubelet-plugin", "", *_table(_of_plugin())],
+        ["## carina-controller", "", *_table(_of_controller())],
+    )
+
+
+def _of_plugin() -> _Registry:
+    registry = _Registry()
+    PluginMetrics(registry)
+    return registry
+
+
+def _of_controller() -> _Registry:
+    registry = _Registry()
+    ControllerMetrics(registry)
+    return registry
+
+
+def _table(registry: _Registry) -> Iterator[str]:
+    found = sorted(row for collector in registry.collectors for row in rows(collector))
+    return table(("metric", "type", "labels", "meaning"), found)
+
+
+def rows(collector: Collector) -> list[tuple[str, str, str, str]]:
+    """The rows of what a collector gives: one metric of the library, or several of ours."""
+    match collector:
+        case MetricWrapperBase():
+            (family,) = collector.describe()
+            return [_row(family, collector)]
+        case _:
+            return [_row(family, family) for family in collector.collect()]
+
+
+def _row(family: Metric, labelled: Collector | Metric) -> tuple[str, str, str, str]:
+    name = family.name + _SUFFIXES.get(family.type, "")
+    labels = ", ".join(map(code, _labels(labelled)))
+    return code(name), family.type, labels, sentence(family.documentation)
+
+
+def _labels(labelled: Collector | Metric) -> tuple[str, ...]:
+    """The labels of a metric, for which the library has no public name."""
+    return tuple(getattr(labelled, "_labelnames"))  # noqa: B009 - the type does not have it
