@@ -64,7 +64,7 @@ def asks_for_devices(pod: Pod) -> bool:
 class GroupPods:
     """The pods of a group. Sets without pods are left out."""
 
-    __slots__ = ("active", "by_set", "nodes", "nominated", "pending", "with_devices")
+    __slots__ = ("active", "by_set", "moment", "nodes", "nominated", "pending", "with_devices")
 
     def __init__(self) -> None:
         self.by_set: dict[str, dict[str, None]] = {}
@@ -80,17 +80,22 @@ class GroupPods:
 
         self.with_devices = 0
         """How many pods with a place ask for devices."""
+        self.moment = 0
+        """How often pods have got a place or lost it, or begun to wait or ceased to."""
 
     def wait(self, pod: Pod, pod_set: str) -> None:
         """A pod waits for a place."""
+        self.moment += 1
         _add(self.pending, pod_set, pod)
 
     def wait_no_more(self, pod: Pod, pod_set: str) -> None:
         """A pod that waited does not; the exact inverse of `wait`."""
+        self.moment += 1
         _remove(self.pending, pod_set, pod)
 
     def take_place(self, pod: Pod, pod_set: str, node: str) -> None:
         """A pod has got a place."""
+        self.moment += 1
         self.with_devices += asks_for_devices(pod)
         match pod.state:
             case Evicting():
@@ -104,6 +109,7 @@ class GroupPods:
 
     def give_place(self, pod: Pod, pod_set: str, node: str) -> None:
         """A pod has lost its place; the exact inverse of `take_place`."""
+        self.moment += 1
         self.with_devices -= asks_for_devices(pod)
         match pod.state:
             case Evicting():

@@ -53,6 +53,7 @@ class Isolation:
     def __init__(self, trial: Trial, newcomers: HasNewcomers = nobody) -> None:
         self._trial = trial
         self._newcomers = newcomers
+        self.next_chunks = trial.next_chunks
         self._state = trial.state
         self.set_aside = {
             key: known

@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from controller.engine.decide.gangs.isolation import Isolation
-from controller.engine.decide.gangs.placement_unit import PlacementUnit, fullness, next_chunk
+from controller.engine.decide.gangs.placement_unit import PlacementUnit, fullness
 from controller.engine.decide.queues.givers import dominant_share
 from controller.engine.decide.queues.shares import Shares
 from controller.engine.model.group import Group
@@ -82,6 +82,7 @@ class QueueOrder:
         self._occupancy = occupancy
         self._shares = shares
         self._isolation = isolation
+        self._chunks = isolation.next_chunks
         self._groups: dict[str, list[tuple[GroupRank, Group]]] = {}
         for group in groups:
             entry = self._entry(group)
@@ -132,7 +133,7 @@ class QueueOrder:
     def _asked_by_first(self, queue: str) -> Amounts | None:
         """What the group asks for whose turn it is below a queue; None if there is none."""
         while (first := self._first(queue)) is not None:
-            asked = self._isolation.run(first, partial(asked_by_next, self._occupancy, first))
+            asked = self._isolation.run(first, partial(self._chunks.asked, first))
             if asked is not None:
                 return asked
             if queue != first.queue:
@@ -173,14 +174,6 @@ class QueueOrder:
                 return None
             queue = heap[0][1]
         return self._groups[queue][0][1]
-
-
-def asked_by_next(occupancy: Occupancy, group: Group) -> Amounts:
-    """What a group asks for with what is placed of it next."""
-    chunk = next_chunk(occupancy, group)
-    if not isinstance(chunk, PlacementUnit):
-        return occupancy.accounts.zero
-    return asked_by(occupancy, chunk)
 
 
 def asked_by(occupancy: Occupancy, chunk: PlacementUnit) -> Amounts:

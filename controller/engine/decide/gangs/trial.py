@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from controller.engine.decide.gangs.next_chunks import NextChunks
 from controller.engine.decide.nodes.domain import Domains
 from controller.engine.decide.nodes.places import Place, PlaceFinder
 from controller.engine.model.plan import Action, Eviction
@@ -27,6 +28,7 @@ class Trial:
         self.state = state
         self.places = places
         self.domains = domains
+        self.next_chunks = NextChunks(state.occupancy)
         self.placed: dict[str, Decided] = {}
         """By pod."""
         self.evictions: dict[str, Eviction] = {}

@@ -7,8 +7,7 @@ from carina_dra.allocator.preference import Policy
 from controller.engine.decide.gangs.assigner import Assigner
 from controller.engine.decide.gangs.attempt import Enough, Got, Outcome, Refused
 from controller.engine.decide.gangs.gang import Gang, Taken, wait_together
-from controller.engine.decide.gangs.order import asked_by
-from controller.engine.decide.gangs.placement_unit import PlacementUnit, next_chunk
+from controller.engine.decide.gangs.placement_unit import PlacementUnit
 from controller.engine.decide.gangs.refusal import held_by_refusal
 from controller.engine.decide.gangs.trial import Trial
 from controller.engine.decide.nodes.placement_policy import policy_of
@@ -47,12 +46,12 @@ class Allocating:
 
     def _attempt(self, group: Group) -> Outcome:
         state = self._state
-        chunk = next_chunk(state.occupancy, group)
+        chunk = self._trial.next_chunks.of(group)
         if chunk is None:
             return Enough()
         if not isinstance(chunk, PlacementUnit):
             return Refused(chunk)
-        asked = asked_by(state.occupancy, chunk)
+        asked = self._trial.next_chunks.asked(group)
         over = refusal(state.occupancy, group.queue, asked, preemptible=group.preemptible)
         if over is not None:
             return Refused(over)

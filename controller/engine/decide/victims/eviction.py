@@ -7,8 +7,7 @@ from typing import NamedTuple
 from carina_dra.allocator.preference import Order, Policy
 from controller.engine.decide.gangs.attempt import Enough, Got, Outcome, Refused
 from controller.engine.decide.gangs.gang import Taken, wait_together
-from controller.engine.decide.gangs.order import asked_by
-from controller.engine.decide.gangs.placement_unit import PlacementUnit, next_chunk
+from controller.engine.decide.gangs.placement_unit import PlacementUnit
 from controller.engine.decide.gangs.refusal import evicts_none_by_refusal
 from controller.engine.decide.gangs.search_limit import SearchLimit
 from controller.engine.decide.gangs.trial import Trial
@@ -83,7 +82,7 @@ class MakingRoom:
         held = evicts_none_by_refusal(group) or self._delay(group)
         if held is not None:
             return Refused(held)
-        chunk = next_chunk(state.occupancy, group)
+        chunk = self._trial.next_chunks.of(group)
         if chunk is None:
             return Enough()
         if not isinstance(chunk, PlacementUnit):
@@ -96,7 +95,7 @@ class MakingRoom:
         if kind is not None and asker in self._refused:
             self.guarded.refuse(group, self._guarded_by.get(asker, ()))
             return Refused(_about(self._refused[asker], chunk))
-        asked = asked_by(state.occupancy, chunk)
+        asked = self._trial.next_chunks.asked(group)
         eligibility = Eligibility(state, self._shares, group, asked, self._action)
         unfair = eligibility.may_reclaim()
         if unfair is not None:

@@ -9,6 +9,7 @@ import pytest
 from controller.engine.decide.cycle import Engine
 from controller.engine.decide.gangs import order
 from controller.engine.decide.gangs.isolation import Isolation, earlier, next_end
+from controller.engine.decide.gangs.next_chunks import NextChunks
 from controller.engine.decide.starts import promise
 from controller.engine.decide.starts.allocation import Allocating
 from controller.engine.decide.starts.reservation import Reservations
@@ -55,7 +56,7 @@ def _two() -> Scene:
     ("where", "name", "late"),
     [
         (order, "rank_of_group", False),
-        (order, "asked_by_next", False),
+        (NextChunks, "asked", False),
         (Allocating, "_attempt", False),
         (Allocating, "_attempt", True),
         (Reservations, "end", False),

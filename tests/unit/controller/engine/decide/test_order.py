@@ -4,9 +4,9 @@ from typing import Any
 from unittest.mock import patch
 
 from controller.engine.decide.gangs import order
+from controller.engine.decide.gangs.next_chunks import NextChunks
 from controller.engine.decide.gangs.order import (
     QueueOrder,
-    asked_by_next,
     rank_of_group,
     rank_of_queue,
 )
@@ -186,23 +186,23 @@ class TestQueues:
 class TestAsked:
     def test_the_chunk_that_is_next_counts(self) -> None:
         state = Scene().queue("q").waits("g", 3, gpus=2, least=2).state()
-        assert asked_by_next(state.occupancy, state.occupancy.groups["g"]) == (4,)
+        assert NextChunks(state.occupancy).asked(state.occupancy.groups["g"]) == (4,)
 
     def test_a_group_that_cannot_start_asks_for_nothing(self) -> None:
         state = Scene().queue("q").waits("g", 1, least=2).state()
-        assert asked_by_next(state.occupancy, state.occupancy.groups["g"]) == (0,)
+        assert NextChunks(state.occupancy).asked(state.occupancy.groups["g"]) == (0,)
 
     def test_a_claim_that_pods_share_counts_once(self) -> None:
         scene = Scene().queue("q").claim("shared", 2).group("g", root=PodSet("", 2))
         scene.pod("g", claims=("shared",)).pod("g", claims=("shared",))
         state = scene.state()
-        assert asked_by_next(state.occupancy, state.occupancy.groups["g"]) == (2,)
+        assert NextChunks(state.occupancy).asked(state.occupancy.groups["g"]) == (2,)
 
     def test_a_claim_that_a_placed_pod_uses_is_not_asked_for(self) -> None:
         scene = Scene().node("n", 2).queue("q").claim("shared", 2, "n").group("g")
         scene.pod("g", "n", claims=("shared",)).pod("g", claims=("shared",))
         state = scene.state()
-        assert asked_by_next(state.occupancy, state.occupancy.groups["g"]) == (0,)
+        assert NextChunks(state.occupancy).asked(state.occupancy.groups["g"]) == (0,)
 
 
 def _givers(scene: Scene) -> list[str]:
