@@ -93,20 +93,13 @@ class DeviceGroup:
 
     @cached_property
     def is_own(self) -> bool:
-        """Whether the devices are those of one node, and say something of its usage.
-
-        Monitors do not: they are devices that show GPUs, also those in use.
-        """
-        first = self.members[0]
-        kind = lookup(first.device.attributes, f"{first.id.driver}/type", first.id.driver)
-        return isinstance(first.slice.nodes, OnNode) and kind != _MONITOR
+        """Whether the devices are those of one node, and say something of its usage."""
+        return is_own(self.members[0])
 
     def state(self, usage: Usage) -> GroupState:
         """The state with this usage, in time by the counters and the members in use."""
         if not self.totals:
-            (member,) = self.members
-            used = max(_parts(member, usage), default=0)
-            return GroupState(used, 0 if member.id in usage.dedicated else self.mask)
+            return alone(self.members[0], self.mask, usage)
         taken = self._taken(usage)
         left = self._left(taken)
         unused = self._unused(taken, usage)
@@ -301,6 +294,23 @@ def bits_of(mask: int) -> Iterator[int]:
 def in_use(pools: Iterable[ReadyPool], usage: Usage) -> GroupUses:
     """The groups of the pools with their usage."""
     return [[(group, group.state(usage).used) for group in groups(pool)] for pool in pools]
+
+
+def is_own(device: Candidate) -> bool:
+    """Whether a device is that of one node, and says something of its usage.
+
+    Monitors do not: they are devices that show GPUs, also those in use.
+    """
+    kind = lookup(device.device.attributes, f"{device.id.driver}/type", device.id.driver)
+    return isinstance(device.slice.nodes, OnNode) and kind != _MONITOR
+
+
+def alone(device: Candidate, bit: int, usage: Usage) -> GroupState:
+    """The state of a device that consumes no counters."""
+    if device.id in usage.dedicated and not device.device.consumes_counters:
+        return GroupState(WHOLE, 0)
+    used = max(_parts(device, usage), default=0)
+    return GroupState(used, 0 if device.id in usage.dedicated else bit)
 
 
 def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from carina_dra.allocator.constraint import values_of
 from carina_dra.allocator.features import Features
-from carina_dra.allocator.group import DeviceGroup, GroupState, bits_of, groups
+from carina_dra.allocator.group import DeviceGroup, GroupState, alone, bits_of, groups
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.taint import prevents_allocation
 from carina_dra.allocator.usage import DeviceId, Usage
@@ -142,9 +142,15 @@ class OfferedPool:
                 for index, group in enumerate(self.groups)
             ]
         return [
-            self.groups[index].state(usage) if index in concerned else GroupState(0, 1 << index)
+            self.state_of(index, usage) if index in concerned else GroupState(0, 1 << index)
             for index in range(len(self.devices))
         ]
+
+    def state_of(self, index: int, usage: Usage) -> GroupState:
+        """The state of the group with an index; most pools need no groups for that."""
+        if self.pool.counters:
+            return self.groups[index].state(usage)
+        return alone(self.devices[index], 1 << index, usage)
 
     def concerned(self, device: DeviceId) -> Sequence[int]:
         """The indices of the groups to which the usage of a device matters."""
@@ -384,7 +390,7 @@ class PoolState:
             return cls(offered, usage, offered.states(usage, concerned), {})
         states, remainders = list(before.groups), dict(before.remainders)
         for index in concerned:
-            states[index] = offered.groups[index].state(usage)
+            states[index] = offered.state_of(index, usage)
             remainders.pop(index, None)
         return cls(offered, usage, states, remainders)
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, assert_never
 
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.allocator.group import DeviceGroup
+from carina_dra.allocator.group import is_own
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.usage import DeviceId, PoolId
@@ -184,20 +184,23 @@ class Devices:
 
     def model(self, node: str) -> NodeGpus:
         """What the GPUs of a node are, by the first of them."""
-        own = list(self._own_groups(node))
+        own = list(self._own_gpus(node))
         if not own:
             return NodeGpus("", 0, 0)
-        members = own[0].members
-        first = members[0]
-        shared = sum(bool(one.device.allow_multiple_allocations) for one in members)
+        first = own[0][0]
+        shared = sum(bool(one.device.allow_multiple_allocations) for one in own[0])
         model = model_of(first.device, first.id.driver)
-        return NodeGpus(model, len(own), len(members) + shared)
+        return NodeGpus(model, len(own), len(own[0]) + shared)
 
-    def _own_groups(self, node: str) -> Iterator[DeviceGroup]:
-        """The GPUs of a node."""
+    def _own_gpus(self, node: str) -> Iterator[Sequence[Candidate]]:
+        """The GPUs of a node, with the devices of each."""
         for offered in self._ready(node):
-            if offered.pool.id.driver in self._drivers:
-                yield from (group for group in offered.groups if group.is_own)
+            if offered.pool.id.driver not in self._drivers:
+                continue
+            if offered.pool.counters:
+                yield from (group.members for group in offered.groups if group.is_own)
+            else:
+                yield from ((device,) for device in offered.devices if is_own(device))
 
     def offered(self, node: str) -> Offer | None:
         """What a node offers; the same object until that changes."""

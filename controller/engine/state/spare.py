@@ -34,7 +34,9 @@ class Spare:
         return sum(map(self._of_pool, offer.ready))
 
     def _of_pool(self, offered: OfferedPool) -> int:
-        if offered.shareable or not all(map(_is_alone, offered.groups)):
+        if offered.shareable:
+            return MANY
+        if offered.pool.counters and not all(map(_is_alone, offered.groups)):
             return MANY
         if self._cluster.is_wide(offered.pool.id):
             return len(offered.devices)  # whose use changes too often, for too many nodes

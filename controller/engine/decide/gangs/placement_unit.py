@@ -77,12 +77,14 @@ def _among(occupancy: Occupancy, group: Group, keys: Collection[str]) -> Mapping
 
 def fullness(occupancy: Occupancy, group: Group) -> Fullness:
     """How much of what it needs a group has."""
-    tally, root = _Tally(occupancy, group), group.root
+    root = group.root
     if isinstance(root, PodSet):  # most are; each victim is asked for it
-        spare = tally.active(root) - root.min_count
+        active = occupancy.members.get(group.key, _NOBODY).active.get(root.name, ())
+        spare = len(active) - root.min_count
         if spare:
             return Fullness.ABOVE_MINIMUM if spare > 0 else Fullness.BELOW_MINIMUM
         return Fullness.AT_MINIMUM
+    tally = _Tally(occupancy, group)
     if not tally.is_satisfied(group.root):
         return Fullness.BELOW_MINIMUM
     return Fullness.ABOVE_MINIMUM if tally.has_surplus(group.root) else Fullness.AT_MINIMUM
