@@ -193,7 +193,8 @@ class Loop:
         observing: how many seconds of work that took.
         """
         spent = self._spent_since(observed)
-        plan = self._plan = self._engine.decide(spent, self._newcomers.are_besides)
+        with collector_paused():  # what a first look at all devices finds out is kept
+            plan = self._plan = self._engine.decide(spent, self._newcomers.are_besides)
         decided = time.monotonic()
         self._mirror.state.memory = plan.memory
         self._mirror.roster.note_stale(plan.stale, self._now())

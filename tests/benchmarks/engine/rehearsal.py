@@ -74,7 +74,8 @@ class Rehearsal:
     def decide(self) -> Plan:
         """One cycle."""
         begun = cpu_ms()
-        plan = self._engine.decide()
+        with collector_paused():  # as the controller does
+            plan = self._engine.decide()
         self.decide_ms += cpu_ms() - begun
         self.cycles += 1
         self.state.memory = plan.memory

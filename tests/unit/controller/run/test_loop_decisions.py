@@ -1,5 +1,6 @@
 """The loop: when it decides, what it has written, and what it makes of the outcome."""
 
+import gc
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
@@ -126,6 +127,23 @@ def test_a_decision_whose_time_is_up_waits_for_a_change_if_nothing_is_written() 
     controller.claim("c")
     controller.pod("p", claims=["c"])
     assert not controller.step()
+
+
+def test_the_garbage_collector_pauses_during_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    collects: list[bool] = []
+    attempt = Allocating.attempt
+
+    def noted(allocating: Allocating, group: Group) -> Outcome:
+        collects.append(gc.isenabled())
+        return attempt(allocating, group)
+
+    monkeypatch.setattr(Allocating, "attempt", noted)
+    controller = Controller()
+    controller.claim("c")
+    controller.pod("p", claims=["c"])
+    controller.step()
+    assert collects == [False]
+    assert gc.isenabled()
 
 
 def test_a_decision_says_in_its_midst_that_it_goes_on() -> None:
