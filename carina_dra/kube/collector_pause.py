@@ -2,8 +2,8 @@
 
 Parsing a list creates millions of objects and no cycles; collections meanwhile take 55 to 80 % of
 the time. Later, each collection of all objects takes a second for a cluster of 5,000 nodes, in the
-middle of a decision, unless these objects are exempt. The first decision on 5,000 nodes remembers
-so much of them that collections would take half of its time.
+middle of a decision, unless these objects are exempt. Collections would take half of the first
+decision on 5,000 nodes, which remembers much of each of them.
 """
 
 import gc

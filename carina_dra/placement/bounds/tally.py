@@ -18,7 +18,7 @@ from carina_dra.allocator.usage import DeviceAmounts, DeviceId, PoolId
 from carina_dra.cel import CompileError
 from carina_dra.placement.cluster.changes import Changes
 from carina_dra.placement.cluster.offer import OfferedPool, devices_of
-from carina_dra.placement.cluster.pool_kind import PoolKind, values_read
+from carina_dra.placement.cluster.pool_kind import PoolKind
 from carina_dra.resource import DeviceToleration
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from carina_dra.work import Work
@@ -148,8 +148,9 @@ class Tally(Generic[V, T]):
             value, steps = self._measured(usable, budget)
             return value, (name, steps)
         ((offered, mask),) = usable.items()
-        known = self._of_kind.setdefault(views[offered].kind, {})
-        key = mask, values_read(offered, mask, self._reads)
+        kind = views[offered].kind
+        known = self._of_kind.setdefault(kind, {})
+        key = mask, kind.values(offered, self._reads)
         if key not in known:
             if len(known) >= _ANSWERS:
                 known.clear()

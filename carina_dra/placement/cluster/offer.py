@@ -111,6 +111,8 @@ class OfferedPool:
         """Whether it says something about the usage of the node."""
         self._features = features
         self._places: dict[str, Places] = {}
+        self.values: dict[str, object] = {}
+        """By attribute: equal for pools of a kind in which all devices have the same values."""
         self._strings: dict[str, Strings] = {}
         self._amounts: dict[str, Sequence[int | None]] = {}
         """The amount of a capacity that each device has, if expressions can be evaluated for it."""
@@ -123,6 +125,12 @@ class OfferedPool:
     def devices(self) -> Sequence[Candidate]:
         """The devices, in the order of their bits."""
         return self.pool.devices
+
+    def remember_values(self, name: str, values: object) -> None:
+        """Remembers what an attribute is, as one of few."""
+        if len(self.values) >= _ATTRIBUTES:
+            self.values.clear()
+        self.values[name] = values
 
     @cached_property
     def groups(self) -> tuple[DeviceGroup, ...]:

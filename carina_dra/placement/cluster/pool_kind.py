@@ -5,11 +5,11 @@ one of them need be evaluated.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from carina_dra.allocator.pool import Candidate
-from carina_dra.placement.cluster.offer import OfferedPool, devices_of
+from carina_dra.placement.cluster.offer import OfferedPool
 from carina_dra.resource import (
     BoolAttribute,
     Device,
@@ -24,12 +24,36 @@ _PLAIN: Final = frozenset({StringAttribute, IntAttribute, BoolAttribute})
 """The attributes that expressions support, whatever their values are."""
 
 
+class _Same:
+    """Stands for equal values of an attribute, as long as something refers to it."""
+
+
+_Values: TypeAlias = tuple[DeviceAttribute | None, ...]
+
+
 class PoolKind:
     """Pools with equal devices, but for names of attributes and plain values."""
 
     def __init__(self, first: OfferedPool) -> None:
         self.first = first
         """It keeps the objects whose identities tell the kinds apart."""
+        self._values: WeakValueDictionary[_Values, _Same] = WeakValueDictionary()
+
+    def values(self, offered: OfferedPool, attributes: Iterable[str]) -> tuple[object, ...]:
+        """What attributes are of the devices of a pool of the kind: the same objects if all equal.
+
+        They are read once: reading them is most of what a question costs that alike pools share.
+        """
+        known = offered.values
+        return tuple(known.get(name) or self._read(offered, name) for name in attributes)
+
+    def _read(self, offered: OfferedPool, name: str) -> object:
+        values = tuple(
+            lookup(device.device.attributes, name, device.id.driver) for device in offered.devices
+        )
+        found = self._values.setdefault(values, _Same())
+        offered.remember_values(name, found)
+        return found
 
 
 class PoolKinds:
@@ -45,17 +69,6 @@ class PoolKinds:
         if kind is None:
             kind = self._kinds[key] = PoolKind(offered)
         return kind
-
-
-def values_read(
-    offered: OfferedPool, among: int, attributes: Iterable[str]
-) -> tuple[DeviceAttribute | None, ...]:
-    """The values of attributes, by qualified names, of some devices of a pool."""
-    return tuple(
-        lookup(device.device.attributes, name, device.id.driver)
-        for name in attributes
-        for _, device in devices_of(among, offered.devices)
-    )
 
 
 def _content(offered: OfferedPool) -> Hashable:

@@ -7,6 +7,7 @@ it, all nodes are tried in vain for each whole GPU that waits on a full fleet wi
 nodes, the same jobs then take twice as long.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -30,10 +31,16 @@ class SpareParts:
 
     def __init__(self, occupancy: Occupancy) -> None:
         self._occupancy = occupancy
-        self._sums: dict[PartKind, NodeSum] = {}
+        self._free: dict[PartKind, NodeSum] = {}
+        self._beyond: dict[PartKind, NodeSum] = {}
+        """What claims have beyond what they need."""
         self._needs: dict[int, tuple[ResourceClaimSpec, CardParts]] = {}
         """By the identity of a spec, which claims of one template share."""
         self._moment = (-1, -1)
+
+    def suffices(self, kind: PartKind, wanted: int) -> bool:
+        """Whether an amount of a kind may be had, in millionths of a card; false is certain."""
+        return self._sum(self._free, kind, self._free_of) >= wanted or self.most(kind) >= wanted
 
     def most(self, kind: PartKind) -> int:
         """How much of a kind claims could have in addition at most, in millionths of a card.
@@ -44,16 +51,27 @@ class SpareParts:
         if moment != self._moment:
             self._moment = moment
             self._learn_again()
-        if kind not in self._sums:
-            self._sums[kind] = NodeSum(self._occupancy.cluster, partial(self._of_node, kind))
-        return self._sums[kind].total()
+        free = self._sum(self._free, kind, self._free_of)
+        return free + self._sum(self._beyond, kind, self._beyond_needs)
 
-    def _of_node(self, kind: PartKind, node: str) -> int:
-        """What is free of a node's cards, and what those who could move have beyond their needs."""
+    def _sum(
+        self,
+        sums: dict[PartKind, NodeSum],
+        kind: PartKind,
+        of_node: Callable[[PartKind, str], int],
+    ) -> int:
+        if kind not in sums:
+            sums[kind] = NodeSum(self._occupancy.cluster, partial(of_node, kind))
+        return sums[kind].total()
+
+    def _free_of(self, kind: PartKind, node: str) -> int:
+        return self._occupancy.devices.cards.free(node).of(kind)
+
+    def _beyond_needs(self, kind: PartKind, node: str) -> int:
+        """What those on a node who could move have beyond their needs."""
         occupancy = self._occupancy
-        cards = occupancy.devices.cards
-        by_device = cards.devices(node)
-        found = cards.free(node).of(kind)
+        by_device = occupancy.devices.cards.devices(node)
+        found = 0
         pods = (occupancy.pods[key] for key in occupancy.on_node.get(node, ()))
         for key in {claim for pod in pods if pod.group is not None for claim in pod.claims}:
             allocation = occupancy.allocation(key)
@@ -76,7 +94,7 @@ class SpareParts:
         if len(before) < _SPECS:
             self._needs = {at: (spec, self._learn(spec)) for at, (spec, _) in before.items()}
         if self._needs != before:
-            self._sums.clear()
+            self._beyond.clear()
 
     def _learn(self, spec: ResourceClaimSpec) -> CardParts:
         """What claims take at least; nothing if it costs too much to say."""

@@ -267,8 +267,10 @@ class VictimSearch:
         if kind is None:
             return None
         self._places.spend(1 + len(self._state.occupancy.nodes) // _NODES_A_STEP)
-        free = self._state.spare_parts.most(kind)
-        return TooFewParts(free, wanted.of(kind)) if wanted.of(kind) > free else None
+        spare = self._state.spare_parts
+        if spare.suffices(kind, wanted.of(kind)):
+            return None
+        return TooFewParts(spare.most(kind), wanted.of(kind))
 
     def _take(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]

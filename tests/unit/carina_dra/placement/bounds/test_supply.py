@@ -20,6 +20,7 @@ from carina_dra.placement.cluster.pool_kind import PoolKind, PoolKinds
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceClass, DeviceTaintRule, ResourceSlice, decode
 from carina_dra.step_budget import OutOfStepsError
+from tests.calls import calls_of
 from tests.samples import golden_slices
 from tests.samples.fleet import (
     DRIVER,
@@ -38,6 +39,7 @@ from tests.samples.random_claims import CLASSES as RANDOM_CLASSES
 from tests.samples.random_claims import device_class as random_class
 
 _MEMORY = f"{DRIVER}/memory"
+_DEVICES = 100
 _Device = dict[str, Any]
 
 
@@ -386,6 +388,20 @@ def test_alike_pools_are_evaluated_once() -> None:
     with patch.object(tally_module.Tally, "_measured", counting):
         assert Supply(nodes).devices(of_model) == 40
     assert len(evaluated) == 1
+
+
+def test_another_question_reads_the_attributes_of_no_device_again() -> None:
+    """An alike node costs it fewer calls than there are devices."""
+    few, many = (_calls_of_second_question(nodes) for nodes in (2, 12))
+    assert many - few < 10 * _DEVICES
+
+
+def _calls_of_second_question(nodes: int) -> int:
+    devices = [gpu(f"gpu-{index}") for index in range(_DEVICES)]
+    supply = Supply(cluster(**{f"n{at}": devices for at in range(nodes)}))
+    model = f'device.attributes["{DRIVER}"].model'
+    assert supply.devices(_class(f'{model} == "H200"')) == nodes * _DEVICES
+    return calls_of(lambda: supply.devices(_class(f'{model} != "H100"')))
 
 
 def test_only_the_pool_of_a_changed_node_is_looked_at_again() -> None:
