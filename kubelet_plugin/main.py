@@ -13,7 +13,7 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.connection import Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
-from carina_dra.process.program import ProgramError, run_program, served_http
+from carina_dra.process.program import ProgramError, run_to_the_end, served_http
 from kubelet_plugin import memory, waiting
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the plugin until SIGTERM or SIGINT. Exits with 2 if the settings are invalid."""
-    run_program(PROGRAM, PluginSettings, _connect_and_run, arguments)
+    run_to_the_end(PROGRAM, PluginSettings, _connect_and_run, arguments)
 
 
 def _connect_and_run(chosen: PluginSettings, connection: Connection, stop: threading.Event) -> None:

@@ -1,12 +1,14 @@
 """A program of Carina, from its arguments to its exit status, and its HTTP endpoint."""
 
 import contextlib
+import logging
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Final, NoReturn
 
 from carina_dra.kube.configuration import find
 from carina_dra.kube.connection import ConfigurationError, Connection
@@ -65,6 +67,31 @@ def run_program(
         print(f"{name}: {error}", file=sys.stderr)
         raise SystemExit(_FAILED) from None
     terminated.exit_if_failed()
+
+
+def run_to_the_end(
+    name: str,
+    model: type[SettingsT],
+    run: Callable[[SettingsT, Connection, threading.Event], None],
+    arguments: Sequence[str] | None = None,
+) -> NoReturn:
+    """Ends the process after `run_program`, whatever its threads do.
+
+    Python would wait for a thread that hangs in a driver, which no signal interrupts.
+    """
+    status = _ENDED
+    try:
+        run_program(name, model, run, arguments)
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else _ENDED
+    except BaseException:  # noqa: BLE001 - as Python does, the process ends with it
+        traceback.print_exc()
+        status = _FAILED
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it is closed
+            stream.flush()
+    os._exit(status)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,8 @@ _WORKERS = 1024
 """Calls served at a time; threads are created when they are needed. A call that waits for a device
 keeps one. The kubelet has at most one call for each pod under way, and the largest nodes have 500
 pods: this leaves room for the health probe, and for calls that the kubelet has given up."""
+_CANCELLING = 1.0
+"""Seconds that cancelled calls have to end."""
 
 
 class UnixServer:
@@ -23,8 +25,8 @@ class UnixServer:
     def __init__(self, paths: Iterable[Path], handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         """Creates a server of `handlers`; `start` binds `paths` in their order."""
         self._paths = tuple(paths)
-        pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="kubelet-call")
-        self._server = grpc.server(pool, handlers=list(handlers))
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="kubelet-call")
+        self._server = grpc.server(self._pool, handlers=list(handlers))
 
     def start(self) -> None:
         """Starts serving.
@@ -39,10 +41,14 @@ class UnixServer:
         self._server.start()
 
     def stop(self, grace: float) -> None:
-        """Removes the sockets and refuses new calls; cancels others after `grace` seconds."""
+        """Removes the sockets and refuses new calls; cancels others after `grace` seconds.
+
+        A call that hangs in a driver is left behind.
+        """
         for path in reversed(self._paths):
             path.unlink(missing_ok=True)
-        self._server.stop(grace).wait()
+        self._server.stop(grace).wait(grace + _CANCELLING)
+        self._pool.shutdown(wait=False)
 
 
 def remove_abandoned_sockets(folder: Path, pattern: str) -> tuple[Path, ...]:

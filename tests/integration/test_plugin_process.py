@@ -20,6 +20,7 @@ import pytest
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as v1
 from kubelet_plugin.kubelet.pb import dra_v1beta1_pb2 as v1beta1
 from kubelet_plugin.kubelet.pb import plugin_registration_v1_pb2 as registration
+from kubelet_plugin.settings import mig_intents
 from tests.eventually import eventually
 from tests.integration.plugin_host import DRIVER, NODE, Host, running_host
 
@@ -195,6 +196,31 @@ def test_sigterm_removes_the_sockets_and_leaves_the_slices(host: Host) -> None:
     assert process.wait(timeout=20) == 0
     assert host.sockets() == []
     assert host.slices()
+
+
+def test_sigterm_ends_it_while_a_call_of_the_driver_hangs(host: Host) -> None:
+    process = host.start()
+    claim = host.allocated_claim("train", "gpu-0-mig-1g10gb-19-0")["metadata"]
+    request = v1.NodePrepareResourcesRequest(
+        claims=[v1.Claim(namespace="default", name="train", uid=claim["uid"])]
+    )
+    host.gpus.hang("nvmlDeviceCreateGpuInstanceWithPlacement")
+    records = mig_intents(host.folder / "kubelet", DRIVER)
+
+    def is_being_made() -> bool:
+        return any('"device"' in file.read_text() for file in records.glob("*.json"))
+
+    with grpc.insecure_channel(f"unix:{host.plugin / 'dra.sock'}") as channel:
+        prepare = channel.unary_unary(
+            "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
+            request_serializer=v1.NodePrepareResourcesRequest.SerializeToString,
+            response_deserializer=v1.NodePrepareResourcesResponse.FromString,
+        )
+        answer = prepare.future(request)
+        eventually(is_being_made)
+        process.terminate()
+        assert process.wait(timeout=25) == 0
+        answer.cancel()
 
 
 @pytest.mark.parametrize("driver", [DRIVER, "d" * 50], ids=["by UID", "by hash"])
