@@ -1,0 +1,1 @@
+"""Pages of the docs as programs: their files are written, and their commands run and compared."""
