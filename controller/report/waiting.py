@@ -11,7 +11,6 @@ from controller.engine.model.reason import (
     ExclusiveDevices,
     NoVictims,
     Reason,
-    StoppedQueue,
     TooFewPods,
     UncountedGpus,
     UnknownQueue,
@@ -49,7 +48,6 @@ def needs_its_user(reason: Reason) -> bool:
         UnknownQueue
         | CutOffQueue
         | ClosedQueue
-        | StoppedQueue
         | TooFewPods
         | BadClaim
         | ExclusiveDevices
