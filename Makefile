@@ -13,7 +13,7 @@ ON_KUBERNETES := kubernetes or node or helm
 REST_LOG := .cluster/test.log
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test test-fast demo bench cluster cluster-down docs manifests proto lock clean
+.PHONY: help setup lint format test test-fast demo release bench cluster cluster-down docs manifests proto lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -56,6 +56,10 @@ test-fast: setup ## the inner loop: all that needs no real Kubernetes and no Go
 
 demo: setup ## shows it working on this machine (CLUSTER=real: on a real Kubernetes)
 	$(BIN)/python -m simulation.demo $(if $(filter real,$(CLUSTER)),--real)
+
+release: setup ## makes all that a release has (DIR=folder, which must be empty or new)
+	@test -n "$(DIR)" || { echo "name the folder of the release: make release DIR=dist/release" >&2; exit 2; }
+	$(BIN)/python -m release $(DIR)
 
 bench: setup ## measures it (NAMES="unlike mig": these fleets only)
 	$(BIN)/python -m tests.benchmarks $(NAMES)

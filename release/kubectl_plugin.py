@@ -5,13 +5,10 @@ first start unpacks it below ~/.cache/pex, and later ones go there at once.
 docs/release.md says why pex.
 """
 
-import gzip
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ from typing import Any, Final
 from packaging.tags import compatible_tags, cpython_tags
 
 from carina_dra.cli.command import KUBECTL_PLUGIN
+from release.archive import Member, gzipped_tar
 from release.project import LICENSE, REPOSITORY, TIME
 from release.wheels import (
     DARWIN_AMD64,
@@ -60,19 +58,13 @@ class Plugin:
     def archive(self, folder: Path, version: str) -> Path:
         """Writes the archive of the program, the completion and the licence, as a gzipped tar."""
         name = f"{KUBECTL_PLUGIN}_v{version}_{self.platform.os}_{self.platform.architecture}"
-        content = io.BytesIO()
-        with tarfile.open(fileobj=content, mode="w") as archive:
-            for path, mode in (
-                (LICENSE, 0o644),
-                (self.program, 0o755),
-                (_COMPLETION_SCRIPT, 0o755),
-            ):
-                entry = tarfile.TarInfo(path.name)
-                entry.size, entry.mode, entry.mtime = path.stat().st_size, mode, TIME
-                with path.open("rb") as source:
-                    archive.addfile(entry, source)
         made = folder / f"{name}.tar.gz"
-        made.write_bytes(gzip.compress(content.getvalue(), mtime=TIME))
+        members = (
+            Member(LICENSE.name, LICENSE.read_bytes()),
+            Member(self.program.name, self.program.read_bytes(), 0o755),
+            Member(COMPLETION, _COMPLETION_SCRIPT.read_bytes(), 0o755),
+        )
+        made.write_bytes(gzipped_tar(members))
         return made
 
 

@@ -73,6 +73,22 @@ def archive() -> Path:
     return found
 
 
+def write_oci_layout(folder: Path, revision: str) -> None:
+    """Builds the image with the label of a revision, and writes it as an OCI image layout.
+
+    Raises:
+        ImageBuildError: a step of the build failed.
+        PackagesMissingError: apt-get cannot provide the base image, or Podman is missing.
+    """
+    home = releases.cache() / "image"
+    with build.alone(home), _builder(home) as (podman, command):
+        name = f"{IMAGE.rpartition(':')[0]}:{_version()}"
+        podman.run(*command, f"--build-arg=REVISION={revision}", f"--tag={name}", _REPOSITORY)
+        podman.run("save", "--format=oci-dir", f"--output={folder}", name)
+        podman.run("rmi", name)
+        podman.run("image", "prune", "--force")
+
+
 def identity() -> str:
     """The ID of the image: the digest of its configuration, which names its layers."""
     with tarfile.open(archive()) as content:

@@ -4,12 +4,16 @@ import json
 import tarfile
 import tomllib
 from collections.abc import Iterator
+from hashlib import sha256
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from release.archive import unpacked
+from release.parts import image
+from release.project import Project
 from simulation.kubernetes import plugin_image as images
 
 pytestmark = pytest.mark.node
@@ -40,6 +44,17 @@ def _layers(archive: tarfile.TarFile) -> Iterator[tarfile.TarFile]:
 
 def test_image_built_again_is_the_same(plugin_image: Path) -> None:
     assert images.identity_of_another_build() == images.identity()
+
+
+def test_archive_of_a_release_names_the_revision_and_its_blobs(tmp_path: Path) -> None:
+    image(tmp_path, Project("carina-dra", "1.2.3"), "0123abcd")
+
+    (archive,) = tmp_path.glob("carina-dra_v1.2.3_image.oci.tar")
+    files = {member.name: member.content for member in unpacked(archive)}
+    blobs = {name: content for name, content in files.items() if name.startswith("blobs/")}
+    assert {f"blobs/sha256/{sha256(content).hexdigest()}" for content in blobs.values()} == {*blobs}
+    config = next(json.loads(text) for text in blobs.values() if text.startswith(b'{"created'))
+    assert config["config"]["Labels"][f"{_LABEL}.revision"] == "0123abcd"
 
 
 def test_image_says_what_it_is_and_is_run_by_nobody(archive: tarfile.TarFile) -> None:
