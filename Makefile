@@ -86,6 +86,9 @@ lock: setup ## pins what pyproject.toml asks for (needs uv)
 	uv pip compile pyproject.toml --constraint requirements.lock --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet \
 		--output-file requirements-runtime.lock
+	uv pip compile --group build --constraint requirements.lock --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet \
+		--output-file requirements-build.lock
 
 clean: ## removes what was made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -32,9 +32,9 @@ IMAGE = "docker.io/library/carina-dra:latest"
 """What deploy/ calls `carina-dra:latest`."""
 
 _REPOSITORY = Path(__file__).parents[2]
-_LOCK = _REPOSITORY / "requirements.lock"
+_LOCKS = ("requirements-build.lock", "requirements-runtime.lock")
 _CONTEXT = (
-    *("Containerfile", ".containerignore", "requirements.lock", "requirements-runtime.lock"),
+    *("Containerfile", ".containerignore", *_LOCKS),
     *("pyproject.toml", "README.md", "LICENSE", "carina_dra", "controller", "kubelet_plugin"),
 )
 _BASE = "localhost/carina-base"
@@ -219,13 +219,13 @@ def _at_one_time(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _wheels(home: Path, python: str) -> Path:
     """A folder with the packages of the lock, for the Python of the base image."""
-    lock = _LOCK.read_bytes()
-    wheels = home / f"wheels-{_digest([lock, python.encode(), _recipe()])}"
+    locks = [(_REPOSITORY / name).read_bytes() for name in _LOCKS]
+    wheels = home / f"wheels-{_digest([*locks, python.encode(), _recipe()])}"
     if wheels.is_dir():
         return wheels
     for old in home.glob("wheels-*"):
         shutil.rmtree(old)
-    build.say("    Python packages of requirements.lock")
+    build.say(f"    Python packages of {' and '.join(_LOCKS)}")
     machine = platform.machine()
     tags = ("manylinux2014", *(f"manylinux_2_{minor}" for minor in _GLIBC))
     partial = home / f"wheels.{os.getpid()}"
@@ -234,7 +234,8 @@ def _wheels(home: Path, python: str) -> Path:
             *(sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--no-deps"),
             *("--only-binary=:all:", "--implementation=cp", f"--python-version={python}"),
             *(f"--platform={tag}_{machine}" for tag in tags),
-            *(f"--requirement={_LOCK}", f"--dest={partial}"),
+            *(f"--requirement={_REPOSITORY / name}" for name in _LOCKS),
+            f"--dest={partial}",
         ]
     )
     partial.rename(wheels)

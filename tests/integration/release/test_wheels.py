@@ -28,10 +28,11 @@ def test_python_that_a_package_does_not_support_is_named(tmp_path: Path) -> None
         download(LINUX_ARM64, "3.5", tmp_path)
 
 
-def test_the_lock_of_what_runs_is_part_of_the_whole_lock() -> None:
+@pytest.mark.parametrize("name", ["requirements-build.lock", "requirements-runtime.lock"])
+def test_lock_of_a_part_is_in_the_whole_lock(name: str) -> None:
     whole = RUNTIME_LOCK.with_name("requirements.lock")
 
-    assert _packages(RUNTIME_LOCK) - _packages(whole) == set()
+    assert _packages(RUNTIME_LOCK.with_name(name)) - _packages(whole) == set()
 
 
 def _packages(lock: Path) -> set[str]:
