@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks                    everything
     python -m tests.benchmarks unlike mig         these fleets; `plugin` is the node plugin,
+                                                  `image` the image and its processes,
                                                   `kube-scheduler` the stock scheduler,
                                                   `controller` the controller beside it, and
                                                   `engine` the engine, with `engine-...` on fleets,
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.benchmarks import kube_scheduler, plugin, report, run
+from tests.benchmarks import image, kube_scheduler, plugin, report, run
 from tests.benchmarks.controller import comparison
 from tests.benchmarks.engine import MEASURES
 from tests.benchmarks.fleets import SCENARIOS
@@ -59,6 +60,7 @@ def _names() -> list[str]:
         *MEASURES,
         packing.NAME,
         plugin.NAME,
+        image.NAME,
         kube_scheduler.NAME,
         comparison.NAME,
     ]

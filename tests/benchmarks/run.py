@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from tests.benchmarks import allocator, kube_scheduler, plugin, report
+from tests.benchmarks import allocator, image, kube_scheduler, plugin, report
 from tests.benchmarks.controller import comparison
 from tests.benchmarks.engine import MEASURES
 from tests.benchmarks.fleets import SCENARIOS
@@ -36,6 +36,8 @@ def run(name: str, options: Options) -> list[Measurement]:
 
     if name == plugin.NAME:
         plugin.measure(hear)
+    elif name == image.NAME:
+        image.measure(hear)
     elif name == kube_scheduler.NAME:
         kube_scheduler.measure(hear, scale=options.scale)
     elif name == comparison.NAME:
