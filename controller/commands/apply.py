@@ -5,7 +5,7 @@ it creates anything. After an installation it runs this command, in the image th
 """
 
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,12 @@ FAILED: Final = 1
 INVALID_INPUT: Final = 2
 
 _NAME: Final = "apply"
+_EXIT_CODES: Final = f"""\
+exit codes:
+  {APPLIED}  all Queues were applied
+  {FAILED}  a Queue was not applied, or the cluster cannot be reached
+  {INVALID_INPUT}  an argument or the file is not valid, and nothing was applied
+"""
 _MANAGER: Final = "carina"
 _SERVED_SECONDS: Final = 60.0
 """Seconds that an API server has to serve a kind that was just defined."""
@@ -86,6 +92,8 @@ def _apply(client: Client, body: dict[str, Any]) -> None:
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXIT_CODES
     parser.add_argument(
         *("-f", "--file"),
         type=Path,

@@ -45,6 +45,18 @@ def test_every_example_is_shown(shown: str, example: str) -> None:
     assert f"== {example}: " in shown
 
 
+def test_the_readme_shows_what_it_prints(shown: str) -> None:
+    readme = (DEPLOY.parent / "README.md").read_text()
+    (block,) = re.findall(
+        r"^From the end of `make demo`:\n\n```\n(.*?)```$", readme, re.MULTILINE | re.DOTALL
+    )
+    lines = block.splitlines()
+    assert len(lines) == 12
+    at = 0
+    for line in lines:
+        at = shown.index(line + "\n", at)
+
+
 @pytest.mark.parametrize(
     "line",
     [
