@@ -263,3 +263,8 @@ def test_namespace_default_is_refused(render: Render) -> None:
 
 def test_values_of_a_chart_that_contains_this_one_are_accepted(render: Render) -> None:
     assert render({"global": {"anything": {"goes": True}}})
+
+
+def test_nothing_is_tested_that_exclusive_mode_does_not_allow(render: Render) -> None:
+    assert of_kind(render({}), "ResourceClaim")
+    assert not of_kind(render({"exclusive": True}), "ResourceClaim")
