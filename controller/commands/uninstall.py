@@ -38,7 +38,7 @@ IN_USE: Final = 4
 _NAME: Final = "uninstall"
 _POLICY_SECONDS: Final = 5.0
 """Seconds after which every API server has noticed that a policy is not in force any more."""
-_SETTLE_SECONDS: Final = 20.0
+_SETTLE_SECONDS: Final = 10.0
 """Seconds for which `--if-idle` looks again, while pods that end are cleaned up."""
 _SETTLE_POLL_SECONDS: Final = 1.0
 _ROUNDS: Final = 10
