@@ -158,7 +158,8 @@ def test_without_the_controller_nothing_waits_for_it(render: Render) -> None:
     assert not of_kind(objects, "Deployment")
     assert not of_kind(objects, "MutatingAdmissionPolicy")
     policies = of_kind(objects, "ValidatingAdmissionPolicy")
-    assert all("kubelet-plugin" in name or "admin" in name for name in policies)
+    assert "carina-kubelet-plugin-own-node-only" in policies
+    assert "scheduling.carina.dev" not in str(policies)
 
 
 def test_digest_is_used_instead_of_the_tag(render: Render) -> None:
