@@ -2,14 +2,26 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, assert_never
 
+from simulation.kubernetes import binaries
+from simulation.kubernetes.cluster import Cluster
 from tests.documented.page import PageCommand, PageFile, steps
 
 _LONGEST: Final = 180
 """Seconds after which a command is taken to hang."""
+
+
+def environment_of(cluster: Cluster) -> dict[str, str]:
+    """What an administrator of a cluster has: kubectl and carina, and the kubeconfig."""
+    programs = (Path(sys.executable).parent, binaries.control_plane().kubectl.parent)
+    return {
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
+    }
 
 
 def follow(

@@ -20,7 +20,7 @@ _ROOT: Final = Path(__file__).parents[3]
 _DOCS: Final = _ROOT / "docs"
 _PAGES: Final = sorted([_ROOT / "README.md", *_DOCS.glob("*.md")])
 _COMMAND: Final = re.compile(
-    r"(?:^|`|-- |kubectl )carina (?P<name>[a-z]+)(?P<rest>[^`\n|#]*)", re.MULTILINE
+    r"(?:^|`|\$ |-- |kubectl )carina (?P<name>[a-z]+)(?P<rest>[^`\n|#]*)", re.MULTILINE
 )
 _FLAG: Final = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 _METRIC: Final = re.compile(r"`(carina_(?!dra\b)[a-z_]+)")
@@ -87,6 +87,7 @@ def test_commands_and_flags_exist(page: Path) -> None:
         ("`carina freee`", ["carina freee"]),
         ("`carina free --klass x`", ["carina free --klass"]),
         ("\nkubectl carina why a/b --until 3h\n", ["carina why --until"]),
+        ("\n$ carina why a/b --until 3h\n", ["carina why --until"]),
     ],
 )
 def test_a_dead_command_is_found(text: str, dead: list[str]) -> None:
