@@ -23,7 +23,7 @@ _COMMAND: Final = re.compile(
     r"(?:^|`|\$ |-- |kubectl )carina (?P<name>[a-z]+)(?P<rest>[^`\n|#]*)", re.MULTILINE
 )
 _FLAG: Final = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
-_METRIC: Final = re.compile(r"`(carina_(?!dra\b)[a-z_]+)")
+_METRIC: Final = re.compile(r"`(carina_(?!dra\b)[a-z_]+)\b(?![-.0-9])")
 _NAME: Final = re.compile(r"`(scheduling\.carina\.dev/(?!v\d)[a-z-]+)")
 _REASON: Final = re.compile(r"`([A-Z][a-z]*(?:[A-Z]+[a-z]+)+)`")
 _TROUBLE: Final = "troubleshooting.md"

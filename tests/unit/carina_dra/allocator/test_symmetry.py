@@ -312,4 +312,4 @@ def test_search_that_tries_one_of_interchangeable_devices_gives_the_same_answer(
         ):
             assert answer(case) == expected, f"seed {seed}"
         used += now.called
-    assert used > len(_SEEDS) / 10
+    assert used, "no case has had interchangeable devices"
