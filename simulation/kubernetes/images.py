@@ -74,7 +74,7 @@ def _config(layer: bytes, command: Sequence[str], path: str = "/bin") -> bytes:
         "os": "linux",
         "config": {"Cmd": list(command), "Env": [f"PATH={path}"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-        "history": [{"created": _CREATED, "created_by": __name__}],  # one entry a layer
+        "history": [{"created": _CREATED, "created_by": "simulation"}],  # one entry a layer
     }
     return json.dumps(config).encode()
 

@@ -37,6 +37,8 @@ _CONTEXT = (
     *("Containerfile", ".containerignore", *_LOCKS),
     *("pyproject.toml", "README.md", "LICENSE", "carina_dra", "controller", "kubelet_plugin"),
 )
+_LABEL = "org.opencontainers.image"
+_BASE_REVISION = 1  # of how its packages become an image, below
 _BASE = "localhost/carina-base"
 _BASE_PACKAGES = ("python3", "python3-venv", "coreutils", "dash", "libstdc++6")
 _MERGED_FOLDERS = ("bin", "sbin", "lib", "lib64")  # links into usr, which packages rely on
@@ -81,9 +83,9 @@ def write_oci_layout(folder: Path, revision: str) -> None:
         PackagesMissingError: apt-get cannot provide the base image, or Podman is missing.
     """
     home = releases.cache() / "image"
-    with build.alone(home), _builder(home) as (podman, command):
+    with build.alone(home), _builder(home, revision) as (podman, command):
         name = f"{IMAGE.rpartition(':')[0]}:{_version()}"
-        podman.run(*command, f"--build-arg=REVISION={revision}", f"--tag={name}", _REPOSITORY)
+        podman.run(*command, f"--tag={name}", _REPOSITORY)
         podman.run("save", "--format=oci-dir", f"--output={folder}", name)
         podman.run("rmi", name)
         podman.run("image", "prune", "--force")
@@ -126,9 +128,9 @@ def _build(home: Path, output: Path) -> None:
 
 
 @contextmanager
-def _builder(home: Path) -> Iterator[tuple["_Podman", Sequence[str]]]:
+def _builder(home: Path, revision: str = "unknown") -> Iterator[tuple["_Podman", Sequence[str]]]:
     """Podman and its command that builds the image, but for the name and the repository."""
-    base = f"{_BASE}:{_digest([_recipe()])}"
+    base = f"{_BASE}:{_digest([_base_recipe()])}"
     podman = _Podman(home)
     with tempfile.TemporaryDirectory(dir=home) as scratch:
         folder = Path(scratch)
@@ -144,7 +146,12 @@ def _builder(home: Path) -> Iterator[tuple["_Podman", Sequence[str]]]:
             podman,
             (
                 *("build", "--layers", "--isolation=chroot", f"--timestamp={_TIME}"),
-                *(f"--build-arg=BASE={base}", f"--build-arg=VERSION={_version()}"),
+                f"--build-arg=BASE={base}",
+                # Not as build arguments: Podman's cache does not look at what these are in a label.
+                *(
+                    f"--label={_LABEL}.version={_version()}",
+                    f"--label={_LABEL}.revision={revision}",
+                ),
                 *("--volume", f"{wheels}:/wheelhouse:ro"),
                 *("--volume", f"{pip_configuration}:/etc/pip.conf:ro"),
             ),
@@ -220,7 +227,7 @@ def _at_one_time(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 def _wheels(home: Path, python: str) -> Path:
     """A folder with the packages of the lock, for the Python of the base image."""
     locks = [(_REPOSITORY / name).read_bytes() for name in _LOCKS]
-    wheels = home / f"wheels-{_digest([*locks, python.encode(), _recipe()])}"
+    wheels = home / f"wheels-{_digest([*locks, python.encode(), repr(_GLIBC).encode()])}"
     if wheels.is_dir():
         return wheels
     for old in home.glob("wheels-*"):
@@ -257,6 +264,12 @@ def _content() -> Iterator[bytes]:
             if file.is_file() and "__pycache__" not in file.parts:
                 yield str(file.relative_to(_REPOSITORY)).encode()
                 yield file.read_bytes()
+
+
+def _base_recipe() -> bytes:
+    """What the base depends on. The history of each image has its name, with this in it."""
+    parts = (_BASE_REVISION, _BASE_PACKAGES, _MERGED_FOLDERS, _OTHER_FOLDERS, _LEFT_OUT, _TIME)
+    return repr(parts).encode() + Path(images.__file__).read_bytes()
 
 
 def _recipe() -> bytes:
