@@ -15,9 +15,11 @@ from typing import Final, TypeAlias
 ANY_LINES: Final = "..."
 _PROMPT: Final = "$ "
 _FENCE: Final = re.compile(
-    r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<body>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
+    r"^ *```(?P<information>[^\n]*)\n(?P<body>.*?)^ *```$", re.MULTILINE | re.DOTALL
 )
+_TITLE: Final = re.compile(r'title="(?P<title>[^"]+)"')
+_CONSOLE: Final = "console"
+_PROGRAMS: Final = re.compile(r"^ *(?:\$ )?(?:carina|helm|kubectl|make|podman) .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,26 @@ class PageCommand:
         return re.fullmatch(shown, output if output.endswith("\n") else output + "\n") is not None
 
 
+def unmarked(page: str) -> list[str]:
+    """Commands in fences that nobody runs, since these are no consoles."""
+    return [
+        command.strip()
+        for fence in _FENCE.finditer(page)
+        if not fence["information"]
+        for command in _PROGRAMS.findall(fence["body"])
+    ]
+
+
 Step: TypeAlias = PageFile | PageCommand
 
 
 def steps(page: str) -> Iterator[Step]:
     """The steps of a page, in its order."""
     for fence in _FENCE.finditer(page):
-        if fence["title"]:
-            yield PageFile(fence["title"], fence["body"])
-        elif fence["language"] == "console":
+        title = _TITLE.search(fence["information"])
+        if title is not None:
+            yield PageFile(title["title"], fence["body"])
+        elif fence["information"] == _CONSOLE:
             yield from _commands(fence["body"].splitlines())
 
 

@@ -23,7 +23,7 @@ _COMMAND: Final = re.compile(
     r"(?:^|`|\$ |-- |kubectl )carina (?P<name>[a-z]+)(?P<rest>[^`\n|#]*)", re.MULTILINE
 )
 _FLAG: Final = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
-_METRIC: Final = re.compile(r"`(carina_(?!dra\b)[a-z_]+)\b(?![-.0-9])")
+_METRIC: Final = re.compile(r"`(carina_[a-z_]+)(?=[`{])")
 _NAME: Final = re.compile(r"`(scheduling\.carina\.dev/(?!v\d)[a-z-]+)")
 _REASON: Final = re.compile(r"`([A-Z][a-z]*(?:[A-Z]+[a-z]+)+)`")
 _TROUBLE: Final = "troubleshooting.md"
@@ -97,6 +97,13 @@ def test_a_dead_command_is_found(text: str, dead: list[str]) -> None:
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
 def test_metrics_exist(page: Path) -> None:
     assert set(_METRIC.findall(page.read_text())) - METRICS == set()
+
+
+def test_a_dead_metric_is_found() -> None:
+    found = set(
+        _METRIC.findall("`carina_gone_total{reason}`, `carina_devices`, `carina_dra-1.whl`")
+    )
+    assert found - METRICS == {"carina_gone_total"}
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.documented.page import PageCommand, PageFile, steps
+from tests.documented.page import PageCommand, PageFile, steps, unmarked
 
 _PAGE = """\
 Text.
@@ -29,6 +29,13 @@ def test_the_files_and_commands_of_a_page_in_their_order() -> None:
         PageCommand("kubectl apply -f a.yaml", ("pod/a created",)),
         PageCommand("true", None),
     ]
+
+
+def test_commands_that_nobody_runs() -> None:
+    console = "```console\n$ kubectl get nodes\n```\n"
+    indented = "  ```\n  $ carina why x\n  ```\n"
+    page = f"```\nkubectl get pods\n```\n{console}{indented}"
+    assert unmarked(page) == ["kubectl get pods", "$ carina why x"]
 
 
 def test_a_console_that_begins_without_a_command_is_refused() -> None:

@@ -37,23 +37,32 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "checkout"
 
 
-def test_a_reader_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
-    done = build(_ROOT, tmp_path / "site")
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as it is committed."""
+    folder = tmp_path_factory.mktemp("site")
+    done = build(_ROOT, folder)
     assert done.returncode == 0, done.stderr
-    pages = list((tmp_path / "site").rglob("*.html"))
+    return folder
+
+
+def test_a_reader_fetches_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
     assert pages
     assert [page for page in pages if _FETCHED.search(page.read_text())] == []
 
 
-def test_a_file_beside_the_pages_is_a_page_of_the_site(tmp_path: Path) -> None:
-    done = build(_ROOT, tmp_path / "site")
-    assert done.returncode == 0, done.stderr
-    copy = tmp_path / "site" / "repository" / "deploy" / "examples" / "mig-by-profile.yaml.html"
-    assert "ResourceClaim" in copy.read_text()
-    assert (
-        "repository/deploy/examples/mig-by-profile.yaml.html"
-        in (tmp_path / "site" / "mig.html").read_text()
-    )
+def test_a_file_beside_the_pages_is_a_page_of_the_site(site: Path) -> None:
+    copy = "repository/deploy/examples/mig-by-profile.yaml.html"
+    assert "ResourceClaim" in (site / copy).read_text()
+    assert copy in (site / "mig.html").read_text()
+
+
+def test_the_readme_is_the_first_page_with_its_picture_and_its_links(site: Path) -> None:
+    first = (site / "index.html").read_text()
+    assert 'src="images/carina.svg"' in first
+    assert 'href="quick-start.html"' in first
+    assert (site / "images" / "carina.svg").exists()
 
 
 @pytest.mark.parametrize(
