@@ -2,10 +2,13 @@
 
 from typing import Final
 
+from carina_dra.kube.api_resource import ApiResource, Scope
 from controller.engine.model.queue import QUEUE_LABEL
 
 GROUP: Final = "scheduling.carina.dev"
 """The API group of Queue and PodGroup."""
+QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)
+POD_GROUPS: Final = ApiResource(GROUP, "v1alpha1", "podgroups", "PodGroup", Scope.NAMESPACED)
 CONTROLLER: Final = f"{GROUP}/controller"
 """The name of the controller in the Events that it writes."""
 GATE: Final = QUEUE_LABEL

@@ -16,9 +16,8 @@ from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import Body, resource_version_of
 from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.errors import ApiError, Conflict, NotFound
-from controller.names import QUEUE_FINALIZER
+from controller.names import QUEUE_FINALIZER, QUEUES
 from controller.observe.set_aside import SetAsideObjects
-from controller.report.cycle_report import QUEUES
 from controller.report.metrics import ControllerMetrics, Write
 
 _TIMEOUT: Final = 5.0

@@ -23,7 +23,7 @@ from carina_dra.kube.client import Client, MergePatch, Preconditions
 from carina_dra.kube.errors import NotFound, PathNotFound
 from carina_dra.kube.lease import Observation, observe
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.names import GATE, GROUP, QUEUE_FINALIZER, RESERVATIONS, TAINT
+from controller.names import GATE, GROUP, QUEUE_FINALIZER, QUEUES, RESERVATIONS, TAINT
 from controller.observe.pod import claims_of
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
@@ -38,7 +38,6 @@ BINDINGS: Final = ApiResource(
     Scope.CLUSTER,
 )
 DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment", Scope.NAMESPACED)
-QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)
 _POLL_SECONDS: Final = 1.0
 _USERS_SHOWN: Final = 3
 

@@ -18,9 +18,9 @@ from carina_dra.kube.client import ApplyPatch, Client
 from carina_dra.kube.connection import ConfigurationError
 from carina_dra.kube.errors import ApiError, PathNotFound
 from carina_dra.resource.errors import BadValueError
-from controller.act.uninstall import QUEUES
 from controller.api.queue import read_declared_queue
 from controller.commands.input import InputError, print_error, read_input
+from controller.names import QUEUES
 
 __all__ = ["COMMAND"]
 

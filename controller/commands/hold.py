@@ -9,7 +9,7 @@ from carina_dra.kube.connection import ConfigurationError
 from carina_dra.kube.errors import ApiError, NotFound
 from carina_dra.resource.errors import did_you_mean
 from controller.engine.model.queue import Hold
-from controller.report.cycle_report import QUEUES
+from controller.names import QUEUES
 
 _DONE: Final = {
     Hold.NONE: "is resumed: what waits in it starts when its turn comes",

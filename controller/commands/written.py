@@ -12,8 +12,7 @@ from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import Forbidden, PathNotFound
 from controller.engine.explain import UnknownGroupError
 from controller.engine.model.reason import RefusedByScheduler
-from controller.names import CONTROLLER, GATE, GROUP_LABEL
-from controller.report.cycle_report import POD_GROUPS
+from controller.names import CONTROLLER, GATE, GROUP_LABEL, POD_GROUPS
 
 # The roles view and edit of Kubernetes allow to read Events of the core group only.
 _EVENTS: Final = ApiResource("", "v1", "events", "Event", Scope.NAMESPACED)

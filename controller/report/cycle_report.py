@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from carina_dra.kube.api_resource import ApiResource, Scope
+from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.event import ObjectReference
 from controller.api.pod_group import PodGroupStatus
@@ -20,7 +20,7 @@ from controller.engine.model.reason import Reason, what_helps
 from controller.engine.model.resource import describe, figure
 from controller.engine.state.occupancy import Occupancy
 from controller.engine.state.state import State
-from controller.names import GROUP
+from controller.names import POD_GROUPS, QUEUES
 from controller.observe.group_registry import GROUPS
 from controller.observe.set_aside import SetAsideObjects
 from controller.report.giving_log import GivingLog
@@ -49,8 +49,6 @@ from controller.report.queue_use import queues_in_use, use_of_stopped_queues
 from controller.report.status_writer import StatusTarget, StatusWriter
 from controller.report.waiting import for_tenant, needs_its_user, waiting_text, waiting_word
 
-QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)
-POD_GROUPS: Final = ApiResource(GROUP, "v1alpha1", "podgroups", "PodGroup", Scope.NAMESPACED)
 _SETTLED: Final = NothingWanted()
 
 

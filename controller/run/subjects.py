@@ -33,6 +33,7 @@ from controller.engine.model.volume import (
     VolumeClaim,
     VolumeDriver,
 )
+from controller.names import POD_GROUPS, QUEUES
 from controller.observe.budget import DisruptionBudget, read_budget
 from controller.observe.claim import read_claim
 from controller.observe.group_registry import GroupRegistry
@@ -48,7 +49,6 @@ from controller.observe.volume import (
     read_volume_claim,
     read_volume_driver,
 )
-from controller.report.cycle_report import POD_GROUPS, QUEUES
 from controller.report.least_share_log import LeastShareLog
 from controller.report.status_writer import StatusTarget, StatusWriter
 from controller.run.newcomers import Newcomers

@@ -192,6 +192,7 @@ SERVED: tuple[ServedResource, ...] = (
     _custom("queues", "Queue", Scope.CLUSTER),
     _custom("podgroups", "PodGroup", Scope.NAMESPACED),
     _other("networking.k8s.io", "networkpolicies", "NetworkPolicy", Scope.NAMESPACED),
+    _other("", "resourcequotas", "ResourceQuota", Scope.NAMESPACED),
     _other(_RBAC, "roles", "Role", Scope.NAMESPACED),
     _other(_RBAC, "rolebindings", "RoleBinding", Scope.NAMESPACED),
     _other(_RBAC, "clusterroles", "ClusterRole", Scope.CLUSTER),

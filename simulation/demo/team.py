@@ -16,8 +16,7 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import NotFound
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.names import GROUP_LABEL
-from controller.report.cycle_report import POD_GROUPS, QUEUES
+from controller.names import GROUP_LABEL, POD_GROUPS, QUEUES
 from simulation.demo.expected_devices import allocated, claim_names
 
 _GPU_CLASS: Final = "gpu.carina.dev"

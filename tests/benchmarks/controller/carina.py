@@ -9,8 +9,7 @@ from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import MergePatch
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.names import GROUP, GROUP_LABEL
-from controller.report.cycle_report import POD_GROUPS, QUEUES
+from controller.names import GROUP, GROUP_LABEL, POD_GROUPS, QUEUES
 from simulation.kubernetes import process
 from simulation.kubernetes.process import Process, wait_for
 from tests.benchmarks.controller.scheduler import Gang

@@ -10,13 +10,8 @@ from carina_dra.kube.body import Body, key_of
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from controller.engine.decide.cycle import Engine
-from controller.report.cycle_report import (
-    POD_GROUPS,
-    QUEUES,
-    CycleReport,
-    ObjectVersion,
-    Observed,
-)
+from controller.names import POD_GROUPS, QUEUES
+from controller.report.cycle_report import CycleReport, ObjectVersion, Observed
 from controller.report.metrics import ControllerMetrics
 from controller.report.status_writer import StatusTarget, StatusWriter
 from simulation.kubernetes.cluster import DEPLOY, Cluster

@@ -16,8 +16,7 @@ from carina_dra.kube.errors import ApiError, NotFound
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.names import GROUP_LABEL
-from controller.report.cycle_report import POD_GROUPS
+from controller.names import GROUP_LABEL, POD_GROUPS
 from tests.integration.controller.fuzz.judge import Judge
 from tests.integration.controller.fuzz.world import BYSTANDER
 from tests.integration.controller.live.site import GPU_CLASS

@@ -18,8 +18,7 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.body import Body
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.names import GROUP_LABEL, MIN_COUNT_ANNOTATION, POD_SET_LABEL
-from controller.report.cycle_report import POD_GROUPS
+from controller.names import GROUP_LABEL, MIN_COUNT_ANNOTATION, POD_GROUPS, POD_SET_LABEL
 from tests.integration.controller.fuzz import claims, pods
 
 JOBS: Final = ApiResource("batch", "v1", "jobs", "Job", Scope.NAMESPACED)

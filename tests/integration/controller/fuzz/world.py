@@ -14,7 +14,7 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from carina_dra.resource import encode
-from controller.report.cycle_report import QUEUES
+from controller.names import QUEUES
 from kubelet_plugin.devices.device import of_kinds
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.publish_settings import PublishSettings

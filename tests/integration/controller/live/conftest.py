@@ -12,7 +12,7 @@ from carina_dra.kube.api_resource import NAMESPACES
 from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.errors import NotFound
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from controller.report.cycle_report import QUEUES
+from controller.names import QUEUES
 from simulation.kubernetes.cluster import Cluster, running_cluster
 from simulation.kubernetes.control_plane import Arguments
 from tests.eventually import eventually

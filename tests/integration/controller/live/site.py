@@ -20,8 +20,7 @@ from carina_dra.kube.api_resource import (
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, Selection
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.names import GATE, GROUP_LABEL
-from controller.report.cycle_report import POD_GROUPS, QUEUES
+from controller.names import GATE, GROUP_LABEL, POD_GROUPS, QUEUES
 from simulation.kubernetes import process
 from simulation.kubernetes.cluster import Cluster, fake_node
 from simulation.kubernetes.process import Process

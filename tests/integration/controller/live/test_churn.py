@@ -15,7 +15,7 @@ from carina_dra.kube.api_resource import PODS, ApiResource, Scope
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import MergePatch
 from carina_dra.kube.errors import NotFound
-from controller.report.cycle_report import POD_GROUPS
+from controller.names import POD_GROUPS
 from simulation.kubernetes.process import Process
 from tests.eventually import eventually
 from tests.integration.controller.live.audit import Audit, audited, is_gated, left_behind

@@ -6,7 +6,7 @@ import pytest
 
 from carina_dra.kube.api_resource import PODS
 from carina_dra.kube.client import MergePatch
-from controller.report.cycle_report import QUEUES
+from controller.names import QUEUES
 from tests.eventually import eventually
 from tests.integration.controller.live.hollow_kubelet import HollowKubelet
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team

@@ -9,7 +9,7 @@ import pytest
 from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.resource import encode
 from controller.engine.simulate.fleet import GpuUse, NodeTemplate
-from controller.report.cycle_report import QUEUES
+from controller.names import QUEUES
 from simulation.kubernetes.cluster import fake_node
 from tests.eventually import eventually
 from tests.integration.controller.live.site import Site, Team

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller.names import PREEMPTIBLE_ANNOTATION, STARTED_WITH_ANNOTATION
-from controller.report.cycle_report import POD_GROUPS
+from controller.names import POD_GROUPS, PREEMPTIBLE_ANNOTATION, STARTED_WITH_ANNOTATION
 from tests.eventually import eventually
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
 

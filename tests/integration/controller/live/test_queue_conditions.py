@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.report.cycle_report import QUEUES
+from controller.names import QUEUES
 from tests.eventually import eventually
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
 

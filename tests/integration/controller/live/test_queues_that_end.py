@@ -11,8 +11,7 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import MergePatch
 from carina_dra.kube.errors import NotFound
 from controller.commands.listed import QUEUE
-from controller.names import QUEUE_FINALIZER
-from controller.report.cycle_report import QUEUES
+from controller.names import QUEUE_FINALIZER, QUEUES
 from tests.eventually import eventually
 from tests.integration.controller.live.hollow_kubelet import HollowKubelet
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team

@@ -8,8 +8,7 @@ import pytest
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.names import EXPIRES_ANNOTATION, GROUP
-from controller.report.cycle_report import QUEUES
+from controller.names import EXPIRES_ANNOTATION, GROUP, QUEUES
 from tests.eventually import eventually
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
 

@@ -14,8 +14,7 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.client import MergePatch, Selection
 from controller.commands import listed
-from controller.names import DELETE_PROTECTION, GROUP, RESERVATIONS, TAINT
-from controller.report.cycle_report import QUEUES
+from controller.names import DELETE_PROTECTION, GROUP, QUEUES, RESERVATIONS, TAINT
 from tests.eventually import eventually
 from tests.integration.controller.live.site import DRIVER, GPU_CLASS, PLACED_WITHIN, Site, Team
 

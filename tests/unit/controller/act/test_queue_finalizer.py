@@ -9,8 +9,7 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.errors import NotFound
 from controller.act.queue_finalizer import QueueFinalizers
-from controller.names import QUEUE_FINALIZER
-from controller.report.cycle_report import QUEUES
+from controller.names import QUEUE_FINALIZER, QUEUES
 from controller.report.metrics import ControllerMetrics
 from simulation.api_server.api import Api
 from simulation.api_server.failure import Failure

@@ -3,7 +3,8 @@
 from typing import Any
 
 from carina_dra.kube.body import Body, ObjectKey
-from controller.report.cycle_report import POD_GROUPS, QUEUES, CycleReport, ObjectVersion, Observed
+from controller.names import POD_GROUPS, QUEUES
+from controller.report.cycle_report import CycleReport, ObjectVersion, Observed
 from controller.report.group_events import GroupNotice
 from controller.report.metrics import ControllerMetrics
 from controller.report.notice import GroupRefused, GroupWaits
