@@ -22,8 +22,12 @@ from controller.engine.state.cards import had
 from controller.engine.state.node_sum import NodeSum
 from controller.engine.state.occupancy import Occupancy
 
-_SPECS: Final = 256
-"""Of this many specs it is known what claims need; others need nothing until devices change."""
+_SPECS: Final = 64
+"""Of this many specs it is known what claims need; others need nothing until devices change.
+
+They are half of the questions of which the answers for each pool are kept, and fewer: with more,
+all pools would be asked all of them again when a slice changes, and tenants write specs.
+"""
 
 
 class SpareParts:

@@ -90,6 +90,8 @@ def _affordable(occupancy: Occupancy, places: Iterable[KeptPlace]) -> list[KeptP
 
 def _lasting(state: State, kept: KeptPlace) -> KeptPlace | None:
     """A place that is still kept; its time runs from when the pod that moves is gone."""
+    if kept.queue and not state.occupancy.tree.takes_work(kept.queue):
+        return None  # the replacement could not start
     pod = state.occupancy.pods.get(kept.pod)
     if pod is not None and isinstance(pod.state, Placed):
         return None  # it has not been evicted after all
@@ -110,7 +112,8 @@ def _pairs(state: State, places: Iterable[KeptPlace]) -> Iterator[tuple[KeptPlac
     for group in sorted(state.waiting):
         if not by_line:
             return
-        if group not in state.occupancy.groups:
+        known = state.occupancy.groups.get(group)
+        if known is None or not state.occupancy.tree.takes_work(known.queue):
             continue
         for pods in state.occupancy.members[group].pending.values():
             for key in pods:

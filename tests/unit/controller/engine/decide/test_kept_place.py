@@ -1,12 +1,14 @@
 """What moves keeps its place for the pod that replaces it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from controller.engine.decide.cycle import Engine
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Evicting, Pending, PodNeeds
+from controller.engine.model.queue import Hold
 from controller.engine.state.state import State
 from tests.unit.controller.engine.scene import GIB, NOW, Scene, evicted, gpus_of, only, started
 
@@ -70,6 +72,28 @@ def test_a_replacement_that_is_a_group_of_its_own_gets_it_too() -> None:
     scene.waits("c", 2)
     scene.group("later").pod("later", gpus=2, line="a-owner")
     assert "later-0" in follows(scene)
+
+
+@pytest.mark.parametrize(
+    "stopped", [{"hold": Hold.HOLD}, {"hold": Hold.DRAIN}, {"deleted": NOW}], ids=str
+)
+def test_a_queue_that_is_stopped_meanwhile_keeps_no_place(stopped: dict[str, Any]) -> None:
+    scene = moving()
+    gone = after_the_plan(scene)
+    is_gone(scene, gone)
+    scene.queue("q", **stopped).queue("other").waits("c", 2, queue="other")
+    scene.pod("a", gpus=2, name="again", line="a-owner")
+    assert follows(scene) == ["c-0", "c-1"]
+    assert scene.memory.kept_places == ()
+
+
+def test_a_replacement_in_a_queue_that_is_stopped_does_not_get_it() -> None:
+    scene = moving()
+    gone = after_the_plan(scene)
+    is_gone(scene, gone)
+    scene.queue("held", hold=Hold.HOLD)
+    scene.group("later", "held").pod("later", gpus=2, line="a-owner")
+    assert "later-0" not in follows(scene)
 
 
 def test_a_pod_of_another_owner_is_no_replacement() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from carina_dra.allocator.group import WHOLE
+from carina_dra.placement.bounds import supply
 from carina_dra.placement.cluster.card import PartKind
 from carina_dra.resource import ResourceSlice
 from controller.engine.decide.cycle import plan
@@ -15,6 +16,7 @@ from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Placed
 from controller.engine.model.reason import NoVictims, TooFewParts
 from controller.engine.model.snapshot import Snapshot
+from controller.engine.state import spare_parts
 from controller.engine.state.state import State
 from tests.benchmarks.claims import request
 from tests.benchmarks.engine.hardware import MIG, Site, build
@@ -127,3 +129,8 @@ def test_nobody_is_tried_to_move_where_too_little_is_free_together() -> None:
 )
 def test_the_reason_says_how_much_is_free(free: int, wanted: int, text: str) -> None:
     assert str(TooFewParts(free, wanted)) == text
+
+
+def test_what_specs_need_is_no_more_than_is_remembered_of_each_pool() -> None:
+    """Otherwise all pools are asked again about all specs when one slice changes."""
+    assert 2 * spare_parts._SPECS <= supply._REMEMBERED
