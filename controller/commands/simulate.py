@@ -1,25 +1,28 @@
 """`carina simulate`: who would run when and where, in virtual time."""
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
 from carina_dra.cli.command import Command
 from carina_dra.cli.output import OutputFormat, add_output_argument, render
+from carina_dra.cli.progress import Show, progress
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.resource.errors import BadValueError
 from controller.commands.input import print_error, read_input
 from controller.engine.decide.cycle import Engine
 from controller.engine.files.amount import read_duration
+from controller.engine.model.plan import Plan
 from controller.engine.simulate.file import Overrides, read_trace
 from controller.engine.simulate.picture import svg
 from controller.engine.simulate.plot import PlotUnavailableError, png
 from controller.engine.simulate.record import Record
-from controller.engine.simulate.report import comparison, document, table
+from controller.engine.simulate.report import clock, comparison, document, table
 from controller.engine.simulate.simulator import simulate
 from controller.engine.simulate.trace import Trace
+from controller.engine.state.state import State
 
 __all__ = ["COMMAND"]
 
@@ -44,7 +47,8 @@ def run(arguments: Namespace) -> int:
         if arguments.policy is not None:
             trace = trace.placed_by(arguments.policy)
         traces = [trace, *map(trace.placed_by, arguments.compare)]
-        records = [_simulate(variant) for variant in traces]
+        with progress() as show:
+            records = [_simulate(variant, show) for variant in traces]
         _write_pictures(records, arguments.svg, arguments.png)
     except (ValueError, PlotUnavailableError) as error:
         print_error(_NAME, str(error))
@@ -58,8 +62,19 @@ def run(arguments: Namespace) -> int:
     return SIMULATED
 
 
-def _simulate(trace: Trace) -> Record:
-    return simulate(trace, lambda state: Engine(state).decide)
+def _simulate(trace: Trace, show: Show) -> Record:
+    until = "" if trace.until is None else f" of {clock(trace.until - trace.start.now)}"
+
+    def decider(state: State) -> Callable[[], Plan]:
+        engine = Engine(state)
+
+        def decide() -> Plan:
+            show(f"simulated {clock(state.now - trace.start.now)}{until}")
+            return engine.decide()
+
+        return decide
+
+    return simulate(trace, decider)
 
 
 def _write_pictures(records: Sequence[Record], as_svg: Path | None, as_png: Path | None) -> None:
