@@ -57,12 +57,16 @@ Label: TypeAlias = dict[str, str]
 OfPods: TypeAlias = dict[str, Any]
 """A field of pods, which the API server checks."""
 OfPodsList: TypeAlias = list[dict[str, Any]]
-AbsolutePath: TypeAlias = Annotated[str, Field(pattern="^/")]
-DnsLabel: TypeAlias = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
-ClassName: TypeAlias = Annotated[
+AbsolutePath: TypeAlias = Annotated[str, Field(pattern=r"^(/[-A-Za-z0-9._+@]+)+$")]
+"""A folder of nodes, other than the root."""
+ObjectName: TypeAlias = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)
 ]
-"""The name of a DeviceClass that fits into a label."""
+"""The name of an object that fits into a label."""
+Override: TypeAlias = Annotated[
+    str, Field(pattern="^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=40)
+]
+"""A name, or a part of names, that is not the chart's choice; empty for that choice."""
 Quantity: TypeAlias = str | int | float
 
 
@@ -158,7 +162,7 @@ class KubeletPlugin(Pods):
         description="on which nodes the plugin runs: `all`, where it waits for GPUs, or `nfd`, "
         "those that Node Feature Discovery or NVIDIA's GPU Operator has labelled",
     )
-    driver_root: AbsolutePath | Literal[""] = Field(
+    driver_root: AbsolutePath | Literal["", "/"] = Field(
         default="",
         description="folder of the host with the NVIDIA driver. If it is empty, the plugin looks "
         "for it where the host, the GPU Operator, GKE and Talos have it",
@@ -221,7 +225,7 @@ class DeviceClasses(Part):
         default="nvidia.com/gpu",
         description="the extended resource with which pods ask for whole GPUs; empty for none",
     )
-    restricted: list[ClassName] = Field(
+    restricted: list[ObjectName] = Field(
         default=[],
         description="DeviceClasses that only namespaces with the label "
         "class.carina.dev/CLASS=allowed may use, such as `[gpu.carina.dev]`, so that others get "
@@ -232,7 +236,7 @@ class DeviceClasses(Part):
 class Queue(Part):
     """A Queue that the release makes."""
 
-    name: Annotated[str, Field(min_length=1, max_length=63)]
+    name: ObjectName
     spec: QueueSpec
 
 
@@ -321,8 +325,10 @@ class Values(Part):
     image_pull_secrets: list[Mapping[Literal["name"], str]] = Field(
         default=[], description="Secrets for the registry, such as `[{name: registry}]`"
     )
-    name_override: str = Field(default="", description="name of the application, in labels")
-    fullname_override: str = Field(default="", description="first part of the names of all objects")
+    name_override: Override = Field(default="", description="name of the application, in labels")
+    fullname_override: Override = Field(
+        default="", description="first part of the names of all objects"
+    )
     common_labels: Label = Field(default={}, description="labels of all objects")
     common_annotations: Label = Field(default={}, description="annotations of all objects")
     driver_name: str = Field(

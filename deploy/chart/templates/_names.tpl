@@ -17,8 +17,8 @@
 
 {{/* The labels of every object. */}}
 {{- define "carina.labels" -}}
-app.kubernetes.io/name: {{ include "carina.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "carina.name" . | toYaml }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
@@ -48,6 +48,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "carina.controller.serviceAccount" -}}
 {{- default (printf "%s-controller" (include "carina.fullname" .)) .Values.controller.serviceAccount.name }}
+{{- end }}
+
+{{/* The Lease of the controller. `carina uninstall` relies on it that its Deployment has the same name. */}}
+{{- define "carina.controller.lease" -}}
+{{- printf "%s-controller" (include "carina.fullname" .) }}
 {{- end }}
 
 {{/* "true" on OpenShift, whose SecurityContextConstraints choose the users of pods. */}}

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deploy.manifests import CHART, DEPLOY, NAMESPACE
 from tests.integration.chart.conftest import HelmError, Render, run_helm
@@ -209,6 +210,58 @@ def test_definitions_stay_unless_they_are_not_to_be_kept(render: Render) -> None
     assert policies({"crds": {"install": False}}) == set()
 
 
+def test_names_that_yaml_reads_as_numbers_stay_names(render: Render) -> None:
+    entry = {"name": "80", "nodeSelector": {"memory": "80"}, "settings": {"device_order": "spread"}}
+    objects = render(
+        {
+            "nameOverride": "2",
+            "kubeletPlugin": {"nodeSettings": [entry]},
+            "queues": [{"name": "100", "spec": {}}],
+        },
+        "--namespace=1000",
+    )
+
+    (queue,) = yaml.safe_load_all(
+        of_kind(objects, "ConfigMap")["carina-2-queues"]["data"]["queues.yaml"]
+    )
+    pool = of_kind(objects, "DaemonSet")["carina-2-kubelet-plugin-80"]
+    labels = pool["spec"]["selector"]["matchLabels"]
+    assert queue["metadata"]["name"] == "100"
+    assert labels["carina.dev/node-settings"] == "80"
+    assert labels["app.kubernetes.io/name"] == "2"
+    assert pool["spec"]["template"]["metadata"]["labels"].items() >= labels.items()
+    assert {body["metadata"].get("namespace", "1000") for body in objects} == {"1000"}
+
+
+def test_controller_is_found_by_the_lease_of_its_name_whatever_its_account(render: Render) -> None:
+    objects = render(
+        {"controller": {"serviceAccount": {"name": "boss"}}, "uninstall": {"release": True}}
+    )
+
+    (container,) = pod_of(of_kind(objects, "Deployment")["carina-controller"])["containers"]
+    (lease,) = (each for each in container["env"] if each["name"] == "CARINA_LEASE_NAME")
+    command = pod_of(of_kind(objects, "Job")["carina-uninstall"])["containers"][0]["command"]
+    roles = of_kind(objects, "Role")
+    readable = {
+        name: [
+            rule["resourceNames"]
+            for rule in roles[name]["rules"]
+            if rule["resources"] == ["leases"] and "get" in rule["verbs"]
+        ]
+        for name in ("carina-controller", "carina-uninstall")
+    }
+    assert lease["value"] == "carina-controller"
+    assert command[-1] == f"{NAMESPACE}/carina-controller"
+    assert set(map(str, readable.values())) == {"[['carina-controller']]"}
+
+
+def test_pods_can_have_no_time_to_end(render: Render) -> None:
+    objects = render({"controller": {"terminationGracePeriodSeconds": 0}})
+
+    (controller,) = of_kind(objects, "Deployment").values()
+    assert pod_of(controller)["terminationGracePeriodSeconds"] == 0
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -247,6 +300,20 @@ def test_definitions_stay_unless_they_are_not_to_be_kept(render: Render) -> None
         (
             {"queues": [{"name": "a", "spec": {"resources": [{"gpus": {}, "qouta": 1}]}}]},
             r"'/queues/0/spec/resources/0': additional properties 'qouta'",
+        ),
+        (
+            {"kubeletPlugin": {"kubeletDir": "/a, b"}},
+            r"'/kubeletPlugin/kubeletDir': '/a, b' does not match",
+        ),
+        ({"nameOverride": "My GPUs"}, r"'/nameOverride': 'My GPUs' does not match"),
+        ({"queues": [{"name": "a: b", "spec": {}}]}, r"'/queues/0/name': 'a: b' does not match"),
+        (
+            {"commonLabels": {"app.kubernetes.io/name": "x"}},
+            r"commonLabels: app.kubernetes.io/name is set by the chart itself",
+        ),
+        (
+            {"controller": {"podLabels": {"app.kubernetes.io/component": "x"}}},
+            r"controller.podLabels: app.kubernetes.io/component is set by the chart itself",
         ),
         ({"exclusive": True, "controller": {"enabled": False}}, r"set controller.enabled"),
         ({"readyMade": {"queues": True}, "controller": {"enabled": False}}, r"need the controller"),

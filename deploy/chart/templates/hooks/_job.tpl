@@ -14,7 +14,7 @@ apiVersion: batch/v1
 kind: Job
 metadata:
   name: {{ $name }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
   annotations:
     helm.sh/hook: {{ $.on }}
     helm.sh/hook-weight: "10"
@@ -87,7 +87,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: {{ $name }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ toYaml .Release.Namespace }}
   annotations:
     {{- include "carina.hook.object" $ | nindent 4 }}
   labels:
@@ -119,14 +119,14 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: {{ $name }}
-    namespace: {{ .Release.Namespace }}
+    namespace: {{ toYaml .Release.Namespace }}
 {{- with $.ownRules }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   name: {{ $name }}
-  namespace: {{ $.root.Release.Namespace }}
+  namespace: {{ toYaml $.root.Release.Namespace }}
   annotations:
     {{- include "carina.hook.object" $ | nindent 4 }}
   labels:
@@ -138,7 +138,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
   name: {{ $name }}
-  namespace: {{ $.root.Release.Namespace }}
+  namespace: {{ toYaml $.root.Release.Namespace }}
   annotations:
     {{- include "carina.hook.object" $ | nindent 4 }}
   labels:
@@ -150,7 +150,7 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: {{ $name }}
-    namespace: {{ $.root.Release.Namespace }}
+    namespace: {{ toYaml $.root.Release.Namespace }}
 {{- end }}
 {{- end }}
 {{- end }}
