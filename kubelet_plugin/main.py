@@ -140,6 +140,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             reporter=node_report,
             clock=time.monotonic,
             interval=chosen.poll_seconds,
+            patience=chosen.hang_seconds,
         )
         poller.start()
         cleanup.callback(poller.stop)
@@ -336,6 +337,8 @@ def _claims(
         read_kubelet_record=KubeletRecordFile(chosen.kubelet_root).read,
         preparer=preparer,
         reporter=report,
+        inventory_age=lambda: poller.age,
+        oldest_inventory=chosen.oldest_inventory,
         clock=time.monotonic,
         random=random.random,
     )

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 import pytest
 
 from kubelet_plugin.inventory.change import DriverArrived, GpuAppeared, InventoryChange
+from kubelet_plugin.inventory.hang import during_hang
+from kubelet_plugin.inventory.health import NvmlHang
 from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
-from tests.samples.gpus import gpu, observed
+from tests.samples.gpus import NOTICED, gpu, observed
 
 DEADLINE = 10.0
 ONE = DriverReady((observed(0),))
@@ -71,14 +73,16 @@ def polling(
     interval: float = 3600,
     patience: float = 3600,
     changed: Callable[[Inventory], None] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[InventoryPoller]:
     poller = InventoryPoller(
         node.read,
         changed=changed or report.inventories.put,
         reporter=report,
-        clock=time.monotonic,
+        clock=clock,
         interval=interval,
         patience=patience,
+        now=lambda: NOTICED,
     )
     poller.start()
     try:
@@ -148,6 +152,35 @@ def test_a_reading_that_hangs_is_reported_once_and_again_when_it_returns() -> No
         assert report.stalls.get(timeout=DEADLINE) == "resumed"
         assert report.inventories.get(timeout=DEADLINE) == ONE
     assert report.stalls.empty()
+
+
+def test_while_a_reading_hangs_no_gpu_is_readable() -> None:
+    node, report = Node(TWO), Report()
+    with polling(node, report, patience=0.01) as poller:
+        assert report.inventories.get(timeout=DEADLINE) == TWO
+        node.answering.clear()
+        poller.read_now()
+        during = report.inventories.get(timeout=DEADLINE)
+        assert during == poller.latest == during_hang(TWO, NvmlHang(0.01), NOTICED)
+        node.answering.set()
+        assert report.inventories.get(timeout=DEADLINE) == TWO
+
+
+def test_the_age_is_that_of_the_last_reading_that_returned() -> None:
+    node, report, seconds = Node(ONE), Report(), [100.0]
+    with polling(node, report, clock=lambda: seconds[0]) as poller:
+        report.inventories.get(timeout=DEADLINE)
+        assert poller.age == 0
+        node.readings.get(timeout=DEADLINE)
+        node.answering.clear()
+        seconds[0] += 61
+        poller.read_now()
+        node.readings.get(timeout=DEADLINE)
+        assert poller.age == 61
+        node.inventory = TWO
+        node.answering.set()
+        report.inventories.get(timeout=DEADLINE)
+        assert poller.age == 0
 
 
 def test_a_reading_that_returns_in_time_is_not_reported_as_stalled() -> None:
