@@ -31,6 +31,7 @@ from kubelet_plugin.claims.record import ClaimRecord
 from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
+from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
@@ -141,6 +142,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             clock=time.monotonic,
             interval=chosen.poll_seconds,
             patience=chosen.hang_seconds,
+            damping=Damping(chosen.recovery_seconds),
         )
         poller.start()
         cleanup.callback(poller.stop)

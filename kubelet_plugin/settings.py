@@ -96,6 +96,13 @@ class PluginSettings(ProcessSettings):
         description="seconds after which this node's GPUs get the taint unreadable, because a "
         "call to the NVIDIA driver does not return; after twice this time, no claim is prepared",
     )
+    recovery_seconds: float = Field(
+        60.0,
+        ge=0,
+        le=1800,
+        description="seconds for which a GPU that failed has to answer before its taint is "
+        "removed; twice as long after each relapse, up to 1800",
+    )
     repair_seconds: float = Field(
         60.0,
         gt=0,

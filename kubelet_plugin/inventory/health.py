@@ -72,7 +72,7 @@ class GpuUnreadable:
     since: datetime
 
     def __str__(self) -> str:
-        return f"does not respond ({self.failure})"
+        return f"does not respond reliably ({self.failure})"
 
 
 GpuProblem: TypeAlias = GpuLost | GpuUnreadable
@@ -92,6 +92,11 @@ def in_order(problems: Iterable[GpuProblem]) -> tuple[GpuProblem, ...]:
 def state(problems: GpuProblems) -> str:
     """Returns the state of a GPU with these problems: that of the worst one, or "ready"."""
     return in_order(problems)[0].state if problems else READY
+
+
+def is_hang(problem: GpuProblem) -> bool:
+    """Returns whether a problem is a call of the driver that did not return."""
+    return isinstance(problem.failure, NvmlHang)
 
 
 def since(problem: GpuProblem, before: GpuProblems) -> GpuProblem:

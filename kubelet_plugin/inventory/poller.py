@@ -2,7 +2,8 @@
 
 A read may never return, because a driver call that hangs cannot be cancelled. One thread reads, and
 another detects a read that takes too long, so that a hanging driver is reported and blocks nothing
-else. Until the read returns, no GPU counts as readable.
+else. Until the read returns, no GPU counts as readable. What is passed on is damped: a GPU that
+failed is back when it has answered for a while.
 """
 
 import logging
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from kubelet_plugin.inventory.change import InventoryChange, changes
+from kubelet_plugin.inventory.damping import Damping, Troubles, damped
 from kubelet_plugin.inventory.hang import during_hang
 from kubelet_plugin.inventory.health import NvmlHang
 from kubelet_plugin.inventory.inventory import Inventory
@@ -50,6 +52,7 @@ class InventoryPoller:
         clock: Callable[[], float],
         interval: float,
         patience: float = 30.0,
+        damping: Damping = Damping(),  # noqa: B008 - a value
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`read` reads once, given the previous inventory; only the poller's thread calls it.
@@ -58,7 +61,7 @@ class InventoryPoller:
         return at once. If it or the reporter raises, both are called again after the next read. All
         times are in seconds: `interval` passes between the end of a read and the next one, and a
         read that takes longer than `patience` counts as stalled; `clock` is monotonic. `now` is the
-        time of problems.
+        time of problems, and `damping` says how long a GPU has to answer after them.
         """
         self._read = read
         self._changed = changed
@@ -66,7 +69,9 @@ class InventoryPoller:
         self._clock = clock
         self._interval = interval
         self._patience = patience
+        self._damping = damping
         self._now = now
+        self._troubles: Troubles = {}
         self._latest: Inventory | None = None
         self._passed_on: Inventory | None = None
         self._passing_on = threading.Lock()
@@ -144,6 +149,7 @@ class InventoryPoller:
         """Makes an inventory the latest, and passes it on if it differs. Requires the lock."""
         if self._stopped:
             return
+        inventory, self._troubles = damped(inventory, self._troubles, self._clock(), self._damping)
         self._latest = inventory  # first, since the receiver may read `latest`
         if inventory == self._passed_on:
             return

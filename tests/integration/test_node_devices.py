@@ -16,6 +16,7 @@ from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
+from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.nvml.library import NvmlLibrary
@@ -123,6 +124,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
                 clock=monotonic,
                 interval=0.1,
                 patience=0.5,
+                damping=Damping(first=0.3),
             )
             publisher.start()
             poller.start()

@@ -23,7 +23,7 @@ def test_every_gpu_is_unreadable_and_one_with_a_problem_keeps_that() -> None:
 
     assert seen == DriverReady((observed(0, problem), observed(1, LOST)))
     assert str(problem) == (
-        "does not respond (a call to the NVIDIA driver has not returned for 30 s)"
+        "does not respond reliably (a call to the NVIDIA driver has not returned for 30 s)"
     )
 
 

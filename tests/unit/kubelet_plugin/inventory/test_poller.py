@@ -9,11 +9,18 @@ from contextlib import contextmanager
 import pytest
 
 from kubelet_plugin.inventory.change import DriverArrived, GpuAppeared, InventoryChange
+from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.hang import during_hang
 from kubelet_plugin.inventory.health import NvmlHang
-from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady, Inventory
+from kubelet_plugin.inventory.inventory import (
+    DriverMissing,
+    DriverReady,
+    Inventory,
+    known_gpus,
+)
 from kubelet_plugin.inventory.poller import InventoryPoller
-from tests.samples.gpus import NOTICED, gpu, observed
+from tests.eventually import eventually
+from tests.samples.gpus import NOTICED, UNREADABLE, gpu, observed
 
 DEADLINE = 10.0
 ONE = DriverReady((observed(0),))
@@ -74,6 +81,7 @@ def polling(
     patience: float = 3600,
     changed: Callable[[Inventory], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    damping: Damping = Damping(),  # noqa: B008 - a value
 ) -> Iterator[InventoryPoller]:
     poller = InventoryPoller(
         node.read,
@@ -82,6 +90,7 @@ def polling(
         clock=clock,
         interval=interval,
         patience=patience,
+        damping=damping,
         now=lambda: NOTICED,
     )
     poller.start()
@@ -164,6 +173,21 @@ def test_while_a_reading_hangs_no_gpu_is_readable() -> None:
         assert during == poller.latest == during_hang(TWO, NvmlHang(0.01), NOTICED)
         node.answering.set()
         assert report.inventories.get(timeout=DEADLINE) == TWO
+
+
+def test_a_gpu_that_failed_is_back_when_it_has_answered_for_a_while() -> None:
+    seconds = [0.0]
+    node, report = Node(DriverReady((observed(0, UNREADABLE),))), Report()
+    with polling(node, report, clock=lambda: seconds[0], damping=Damping(first=60.0)) as poller:
+        assert report.inventories.get(timeout=DEADLINE) == node.inventory
+        for seconds[0], expected in ((5.0, 1), (64.9, 1), (65.0, 0)):
+            before, node.inventory = poller.latest, ONE
+            poller.read_now()
+            eventually(lambda before=before: poller.latest is not before)
+            (gpu,) = known_gpus(poller.latest)
+            assert len(gpu.state.problems) == expected
+        assert report.inventories.get(timeout=DEADLINE) == ONE
+    assert report.inventories.empty()
 
 
 def test_the_age_is_that_of_the_last_reading_that_returned() -> None:
