@@ -129,8 +129,10 @@ def _answering(trouble: Recovering, now: float, damping: Damping) -> Recovering 
 
 def _with(observed: ObservedGpu, trouble: Trouble | None) -> ObservedGpu:
     match trouble:
+        case Failing(problems) | Recovering(problems):
+            pass
         case None | Recovered():
             problems = HEALTHY
-        case Failing() | Recovering():
-            problems = trouble.problems
+        case _:
+            assert_never(trouble)
     return replace(observed, state=replace(observed.state, problems=problems))

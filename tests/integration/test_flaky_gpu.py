@@ -1,4 +1,4 @@
-"""A GPU that answers now and then: what it costs the API server, and since when its taint is there."""
+"""A GPU that answers now and then: what it costs the API server, and the time of its taint."""
 
 from collections.abc import Iterator
 from pathlib import Path
