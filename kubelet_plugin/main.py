@@ -31,6 +31,7 @@ from kubelet_plugin.claims.record import ClaimRecord
 from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
+from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
@@ -140,6 +141,8 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             reporter=node_report,
             clock=time.monotonic,
             interval=chosen.poll_seconds,
+            patience=chosen.hang_seconds,
+            damping=Damping(chosen.recovery_seconds),
         )
         poller.start()
         cleanup.callback(poller.stop)
@@ -336,6 +339,8 @@ def _claims(
         read_kubelet_record=KubeletRecordFile(chosen.kubelet_root).read,
         preparer=preparer,
         reporter=report,
+        inventory_age=lambda: poller.age,
+        oldest_inventory=chosen.oldest_inventory,
         clock=time.monotonic,
         random=random.random,
     )

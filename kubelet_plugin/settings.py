@@ -89,6 +89,20 @@ class PluginSettings(ProcessSettings):
     poll_seconds: float = Field(
         5.0, gt=0, le=300, description="seconds between reads of the node's GPUs"
     )
+    hang_seconds: float = Field(
+        30.0,
+        gt=0,
+        le=3600,
+        description="seconds after which this node's GPUs get the taint unreadable, because a "
+        "call to the NVIDIA driver does not return; after twice this time, no claim is prepared",
+    )
+    recovery_seconds: float = Field(
+        60.0,
+        ge=0,
+        le=1800,
+        description="seconds for which a GPU that failed has to answer before its taint is "
+        "removed; twice as long after each relapse, up to 1800",
+    )
     repair_seconds: float = Field(
         60.0,
         gt=0,
@@ -181,6 +195,11 @@ class PluginSettings(ProcessSettings):
             return (below(self.host_filesystem, PurePosixPath(str(self.host_driver_root))),)
         on_host = self.host_driver_root or "/" / self.driver_root.relative_to(self.host_filesystem)
         return (DriverLocation(self.driver_root, PurePosixPath(on_host)),)
+
+    @property
+    def oldest_inventory(self) -> float:
+        """Seconds since the last read of the GPUs after which no claim is prepared."""
+        return self.hang_seconds + max(self.hang_seconds, self.poll_seconds)
 
     @property
     def published_kinds(self) -> frozenset[DeviceKind]:

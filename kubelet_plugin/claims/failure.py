@@ -268,6 +268,25 @@ class DriverUnknown:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusNotRead:
+    """The GPUs could not be read for long, so that their present state is not known."""
+
+    reason: ClassVar[str] = "GpusNotRead"
+    retriable: ClassVar[bool] = True
+    claim: ClaimReference
+    seconds: float
+    """How long ago they were read."""
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key} is not prepared, because this node's GPUs were last "
+            f"read {self.seconds:.0f} s ago: a call to the NVIDIA driver does not return. Check "
+            "the kernel log, and reset the GPU or reboot the node, or delete the pod to have it "
+            "scheduled again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class NodeResourceFailed:
     """A node resource that the claim needs cannot be created, read or removed."""
 
@@ -369,6 +388,7 @@ ClaimFailure: TypeAlias = (
     | TimeSliceDisagrees
     | TimeSlicingMissing
     | DriverUnknown
+    | GpusNotRead
     | NodeResourceFailed
     | CheckpointUnusable
     | LockUnavailable

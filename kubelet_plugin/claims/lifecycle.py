@@ -35,6 +35,7 @@ from kubelet_plugin.claims.failure import (
     ClaimError,
     ClaimFailure,
     DeviceHeld,
+    GpusNotRead,
     TimeSliceDisagrees,
 )
 from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
@@ -121,16 +122,24 @@ class ClaimLifecycle:
         read_kubelet_record: Callable[[], KubeletRecord | UnreadableRecord],
         preparer: NodePreparer,
         reporter: ClaimReporter,
+        inventory_age: Callable[[], float],
+        oldest_inventory: float,
         clock: Callable[[], float],
         random: Callable[[], float],
     ) -> None:
-        """`clock` is monotonic, in seconds; `random` returns numbers from 0 to 1."""
+        """`clock` is monotonic, in seconds; `random` returns numbers from 0 to 1.
+
+        No claim is prepared if `inventory_age`, the seconds since the GPUs were read, is more than
+        `oldest_inventory`.
+        """
         self._reader = reader
         self._record = record
         self._nvidia_claims = nvidia_claims
         self._read_kubelet_record = read_kubelet_record
         self._preparer = preparer
         self._reporter = reporter
+        self._inventory_age = inventory_age
+        self._oldest_inventory = oldest_inventory
         self._clock = clock
         self._abandonment = Abandonment(clock=clock, random=random)
         self._not_removed: dict[Leftover, str] = {}
@@ -142,6 +151,9 @@ class ClaimLifecycle:
         Raises:
             ClaimError: the claim cannot be prepared.
         """
+        age = self._inventory_age()
+        if age > self._oldest_inventory:
+            raise ClaimError(GpusNotRead(reference, age))
         replacing: NodeClaim | None = None
         while True:
             claim = self._read_for(call, reference)

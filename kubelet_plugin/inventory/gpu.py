@@ -28,7 +28,10 @@ class NvLink:
     """A GPU's place in an NVLink fabric, by its active links."""
 
     peers: tuple[int, ...]
-    """Minor numbers of this node's GPUs reached over NVLink, directly or through NVSwitches."""
+    """Minor numbers of this node's GPUs reached over NVLink, directly or through NVSwitches.
+
+    Also of those that do not respond, if they were reached before.
+    """
     domain: str
     """The same string for all GPUs that NVLink connects, directly or indirectly, and for no others.
 

@@ -6,7 +6,7 @@ Other code uses these attributes, and does not depend on the types of problems.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import ClassVar, TypeAlias
@@ -23,6 +23,17 @@ class NvmlFailure:
 
     def __str__(self) -> str:
         return f"{self.function} returned {self.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlHang:
+    """A call of NVML that has not returned. It cannot be cancelled, and may never return."""
+
+    seconds: float
+    """How long it had not returned when this was noticed."""
+
+    def __str__(self) -> str:
+        return f"a call to the NVIDIA driver has not returned for {self.seconds:g} s"
 
 
 class Severity(Enum):
@@ -51,17 +62,17 @@ class GpuLost:
 
 @dataclass(frozen=True, slots=True)
 class GpuUnreadable:
-    """The GPU is present, but did not respond to the last read."""
+    """The GPU is present, but did not respond to the last read, or that does not return."""
 
     state: ClassVar[str] = "unreadable"
     event_reason: ClassVar[str] = "GPUUnreadable"
     severity: ClassVar[Severity] = Severity.TRANSIENT
     remedy: ClassVar[str] = "if this continues, reset the GPU"
-    failure: NvmlFailure
+    failure: NvmlFailure | NvmlHang
     since: datetime
 
     def __str__(self) -> str:
-        return f"does not respond ({self.failure})"
+        return f"does not respond reliably ({self.failure})"
 
 
 GpuProblem: TypeAlias = GpuLost | GpuUnreadable
@@ -83,7 +94,12 @@ def state(problems: GpuProblems) -> str:
     return in_order(problems)[0].state if problems else READY
 
 
+def is_hang(problem: GpuProblem) -> bool:
+    """Returns whether a problem is a call of the driver that did not return."""
+    return isinstance(problem.failure, NvmlHang)
+
+
 def since(problem: GpuProblem, before: GpuProblems) -> GpuProblem:
     """Returns the problem with the time at which it was first seen, if `before` contains it."""
     known = next((other for other in before if type(other) is type(problem)), None)
-    return problem if known is None else type(problem)(problem.failure, known.since)
+    return problem if known is None else replace(problem, since=known.since)

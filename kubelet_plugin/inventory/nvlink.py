@@ -32,7 +32,7 @@ def nvlinks(
     """Returns the NVLink connections of each responding GPU that has a link, by minor number.
 
     `links` are keyed by the GPU's PCI address. A GPU in `unresponsive` reports no links; its last
-    known peers still count, so that domains keep their names.
+    known peers still count, so that peers and domains do not change with each fault.
     """
     responsive = {gpu.minor: gpu for gpu in gpus}
     known = {observed.gpu.minor: observed.gpu for observed in unresponsive} | responsive
@@ -45,7 +45,7 @@ def nvlinks(
     leaders = _leaders(reached)
     return {
         minor: NvLink(
-            peers=tuple(sorted(reached[minor] & responsive.keys())),
+            peers=tuple(sorted(reached[minor])),
             domain=links.get(gpu.pci_bus_id, Links()).fabric or known[leaders[minor]].uuid,
         )
         for minor, gpu in sorted(responsive.items())

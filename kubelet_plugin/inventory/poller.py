@@ -2,15 +2,20 @@
 
 A read may never return, because a driver call that hangs cannot be cancelled. One thread reads, and
 another detects a read that takes too long, so that a hanging driver is reported and blocks nothing
-else. Until the read returns, the last inventory stays in force.
+else. Until the read returns, no GPU counts as readable. What is passed on is damped: a GPU that
+failed is back when it has answered for a while.
 """
 
 import logging
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Protocol
 
 from kubelet_plugin.inventory.change import InventoryChange, changes
+from kubelet_plugin.inventory.damping import Damping, Troubles, damped
+from kubelet_plugin.inventory.hang import during_hang
+from kubelet_plugin.inventory.health import NvmlHang
 from kubelet_plugin.inventory.inventory import Inventory
 
 _log = logging.getLogger(__name__)
@@ -47,13 +52,16 @@ class InventoryPoller:
         clock: Callable[[], float],
         interval: float,
         patience: float = 30.0,
+        damping: Damping = Damping(),  # noqa: B008 - a value
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`read` reads once, given the previous inventory; only the poller's thread calls it.
 
         `changed` receives the first inventory and each that differs from the previous one, and must
         return at once. If it or the reporter raises, both are called again after the next read. All
         times are in seconds: `interval` passes between the end of a read and the next one, and a
-        read that takes longer than `patience` counts as stalled; `clock` is monotonic.
+        read that takes longer than `patience` counts as stalled; `clock` is monotonic. `now` is the
+        time of problems, and `damping` says how long a GPU has to answer after them.
         """
         self._read = read
         self._changed = changed
@@ -61,8 +69,14 @@ class InventoryPoller:
         self._clock = clock
         self._interval = interval
         self._patience = patience
+        self._damping = damping
+        self._now = now
+        self._troubles: Troubles = {}
         self._latest: Inventory | None = None
         self._passed_on: Inventory | None = None
+        self._passing_on = threading.Lock()
+        """Held while an inventory is taken, by the thread that reads or the one that watches it."""
+        self._returned_at = clock()
         self._state = threading.Condition()
         self._read_count = 0
         self._read_started: float | None = None
@@ -71,8 +85,16 @@ class InventoryPoller:
 
     @property
     def latest(self) -> Inventory | None:
-        """The last inventory that was read; None before the first read has returned."""
+        """The last inventory that was read; None before the first read has returned.
+
+        While a read is stalled, no GPU in it is readable.
+        """
         return self._latest
+
+    @property
+    def age(self) -> float:
+        """Seconds since a read returned, or since the poller was created."""
+        return self._clock() - self._returned_at
 
     def start(self) -> None:
         """Starts the threads; the first read begins at once."""
@@ -116,8 +138,18 @@ class InventoryPoller:
         begun = self._clock()
         inventory = self._read(self._latest)
         self._reporter.inventory_read(self._clock() - begun)
+        with self._passing_on:
+            self._returned_at = self._clock()
+            with self._state:
+                self._read_started = None  # from here on, it is not stalled
+                self._state.notify_all()
+            self._take(inventory)
+
+    def _take(self, inventory: Inventory) -> None:
+        """Makes an inventory the latest, and passes it on if it differs. Requires the lock."""
         if self._stopped:
             return
+        inventory, self._troubles = damped(inventory, self._troubles, self._clock(), self._damping)
         self._latest = inventory  # first, since the receiver may read `latest`
         if inventory == self._passed_on:
             return
@@ -137,7 +169,7 @@ class InventoryPoller:
             self._watch_read(number, started)
 
     def _watch_read(self, number: int, started: float) -> None:
-        """Waits until a read has returned, and reports it if it stalls."""
+        """Waits until a read has returned. If it stalls, no GPU is readable."""
 
         def over() -> bool:
             return self._stopped or self._read_count != number or self._read_started is None
@@ -146,6 +178,10 @@ class InventoryPoller:
             if self._state.wait_for(over, self._patience):
                 return
         self._reporter.inventory_read_stalled(self._clock() - started)
+        with self._passing_on:
+            if not over() and self._latest is not None:
+                hang = NvmlHang(self._patience)
+                self._take(during_hang(self._latest, hang, self._now()))
         with self._state:
             self._state.wait_for(over)
             if self._stopped:

@@ -5,7 +5,8 @@ versions use v1's messages (KEP-4381; field numbers in proto/). If a claim fails
 the response has an `error`; the other claims of the call are not affected.
 
 The kubelet waits 45 s for a response, but repeats a failed call only after 60 to 90 s. Therefore
-the service itself retries retriable failures while the kubelet waits, and reports them in an Event.
+the service itself retries failures that may pass soon while the kubelet waits, and reports them in
+an Event.
 """
 
 import logging
@@ -17,7 +18,13 @@ import grpc
 
 from kubelet_plugin.claims.call import CallLimits
 from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
-from kubelet_plugin.claims.failure import CallerGone, ClaimError, ClaimFailure, UnexpectedError
+from kubelet_plugin.claims.failure import (
+    CallerGone,
+    ClaimError,
+    ClaimFailure,
+    GpusNotRead,
+    UnexpectedError,
+)
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 
 SUPPORTED_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
@@ -166,7 +173,7 @@ class DraService:
                 failure = _try(once, claim, call)
                 if failure is None:
                     self._reporter.call_ended(operation, claim, self._clock() - begun, None)
-                elif failure.retriable:
+                elif _may_pass_soon(failure):
                     waiting.append((claim, failure))
                 else:
                     failed.append((claim, failure))
@@ -209,6 +216,14 @@ def _try(
         _log.exception("a call failed unexpectedly", extra={"claim": claim.key, "uid": claim.uid})
         return UnexpectedError(claim, repr(error))
     return None
+
+
+def _may_pass_soon(failure: ClaimFailure) -> bool:
+    """Returns whether to try again while the kubelet waits.
+
+    A driver that has not responded for long is not waited for: the kubelet can send other calls.
+    """
+    return failure.retriable and not isinstance(failure, GpusNotRead)
 
 
 def _call(context: grpc.ServicerContext, now: float) -> CallLimits:

@@ -26,6 +26,7 @@ _GONE: Final = NO_SUCH | {"NVML_ERROR_NOT_FOUND"}
 """Errors for an instance that was destroyed since it was listed, and for a GPU out of MIG mode."""
 _MOST_INSTANCES: Final = 16
 """More than any GPU has of one profile."""
+_MIG_DEVICE: Final = "MIG-"
 _SHARED = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
 
 
@@ -74,11 +75,11 @@ def read_instances(handle: object, layout: MigLayout) -> tuple[GpuInstance, ...]
     Raises:
         NvmlCallError: the GPU does not respond.
     """
-    devices = _mig_devices(handle)
+    uuids = _Uuids(handle)
     found = (
         instance
         for profile in layout.profiles
-        for instance in _read_instances(handle, profile.id, devices)
+        for instance in _read_instances(handle, profile.id, uuids)
     )
     return tuple(sorted(found, key=lambda instance: instance.id))
 
@@ -94,7 +95,7 @@ def find_instance(handle: object, site: MigSite) -> GpuInstance | None:
     for instance in _list_instances(handle, site.profile_id):
         info = call(pynvml.nvmlGpuInstanceGetInfo, instance)
         if _placement(info) == site.placement:
-            return _read_instance(instance, site.profile_id, _mig_devices(handle))
+            return _read_instance(instance, site.profile_id, _Uuids(handle))
     return None
 
 
@@ -148,6 +149,31 @@ def destroy_instance(handle: object, site: MigSite) -> None:
             call(pynvml.nvmlGpuInstanceDestroy, instance)
 
 
+class _Uuids:
+    """The UUIDs of a GPU's MIG devices.
+
+    The info of a compute instance has a handle. Drivers give that of its MIG device, as NVIDIA's
+    DRA driver up to 0.4 expects, or that of the GPU, as nvml.h says. With the latter, all MIG
+    devices are listed once, which takes seconds on a GPU that is busy.
+    """
+
+    def __init__(self, gpu: object) -> None:
+        self._gpu = gpu
+        self._listed: Mapping[tuple[int, int], str] | None = None
+
+    def of(self, instance_id: int, compute_info: Any) -> str | None:
+        """Returns the UUID of a compute instance's MIG device; None if it is gone."""
+        try:
+            uuid = str(call(pynvml.nvmlDeviceGetUUID, compute_info.device))
+        except NvmlCallError:
+            uuid = ""  # a handle that is neither; what is wrong with the GPU, the list says
+        if uuid.startswith(_MIG_DEVICE):
+            return uuid
+        if self._listed is None:
+            self._listed = _mig_devices(self._gpu)
+        return self._listed.get((instance_id, compute_info.id))
+
+
 def _mig_devices(handle: object) -> dict[tuple[int, int], str]:
     """Returns the UUIDs of the MIG devices by the IDs of GPU instance and compute instance."""
     devices = {}
@@ -165,9 +191,7 @@ def _mig_devices(handle: object) -> dict[tuple[int, int], str]:
     return devices
 
 
-def _read_instances(
-    handle: object, profile_id: int, devices: Mapping[tuple[int, int], str]
-) -> Iterator[GpuInstance]:
+def _read_instances(handle: object, profile_id: int, uuids: _Uuids) -> Iterator[GpuInstance]:
     try:
         instances = _list_instances(handle, profile_id)
     except NvmlCallError as error:
@@ -176,7 +200,7 @@ def _read_instances(
         return
     for instance in instances:
         try:
-            yield _read_instance(instance, profile_id, devices)
+            yield _read_instance(instance, profile_id, uuids)
         except NvmlCallError as error:
             if error.failure.code not in _GONE:
                 raise
@@ -193,17 +217,15 @@ def _placement(info: Any) -> MigPlacement:
     return MigPlacement(info.placement.start, info.placement.size)
 
 
-def _read_instance(
-    instance: Any, profile_id: int, devices: Mapping[tuple[int, int], str]
-) -> GpuInstance:
+def _read_instance(instance: Any, profile_id: int, uuids: _Uuids) -> GpuInstance:
     info = call(pynvml.nvmlGpuInstanceGetInfo, instance)
     computes = []
     for compute_profile in _compute_profiles(instance):
         for compute in _compute_instances(instance, compute_profile):
-            compute_id = call(pynvml.nvmlComputeInstanceGetInfo_v2, compute).id
-            if (info.id, compute_id) in devices:
-                uuid = devices[info.id, compute_id]
-                computes.append(ComputeInstance(compute_id, compute_profile.sliceCount, uuid))
+            found = call(pynvml.nvmlComputeInstanceGetInfo_v2, compute)
+            uuid = uuids.of(info.id, found)
+            if uuid is not None:
+                computes.append(ComputeInstance(found.id, compute_profile.sliceCount, uuid))
     return GpuInstance(
         id=info.id,
         site=MigSite(profile_id, _placement(info)),

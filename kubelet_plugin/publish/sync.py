@@ -3,10 +3,11 @@
 Invariant: a client that reads the pool between two of the writes sees the pool from before the
 first write, an incomplete pool, or the wanted pool. It never sees a complete pool with other
 devices. A pool is complete if its highest generation has as many slices as its slices say
-(KEP-4381). The order of the devices in a slice is not part of this. Therefore
+(KEP-4381). The order of the devices in a slice and their taints are not part of this: a taint
+counts at once, also while those of other devices are not written yet. Therefore
 
 - if changing a single slice is enough, or all others keep their devices and only change their
-  order, the generation stays the same;
+  order or taints, the generation stays the same;
 - otherwise every slice is rewritten with the next generation, and slices of older generations,
   which clients ignore by then, are deleted last.
 
@@ -101,7 +102,7 @@ def sync(pool: PublishedPool, existing: Iterable[ResourceSlice]) -> SlicePlan:
         if (rewritten := _rewritten(current, wanted[prefix])) != current
     ]
     visible = [current for current in obsolete if current.spec.pool.generation == newest]
-    changed = [new for new in update if not _reordered(kept[new.metadata.generate_name], new)]
+    changed = [new for new in update if not _alike(kept[new.metadata.generate_name], new)]
     if len(kept) < len(wanted) or len(changed) + len(visible) > 1:
         wanted = _by_prefix(resource_slices(pool, newest + 1))
         update = [_rewritten(current, wanted[prefix]) for prefix, current in kept.items()]
@@ -159,10 +160,14 @@ def _rewritten(current: ResourceSlice, wanted: ResourceSlice) -> ResourceSlice:
     )
 
 
-def _reordered(current: ResourceSlice, new: ResourceSlice) -> bool:
-    """Returns whether the slices differ in nothing but the order of their devices."""
+def _alike(current: ResourceSlice, new: ResourceSlice) -> bool:
+    """Returns whether the slices differ in nothing but the order and taints of their devices."""
     devices = {device.name: device for device in current.spec.devices}
-    as_before = tuple(devices[device.name] for device in new.spec.devices if device.name in devices)
+    as_before = tuple(
+        replace(devices[device.name], taints=device.taints)
+        for device in new.spec.devices
+        if device.name in devices
+    )
     reordered = replace(current, spec=replace(current.spec, devices=as_before))
     return reordered == new and len(as_before) == len(current.spec.devices)
 

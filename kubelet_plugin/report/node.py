@@ -93,7 +93,7 @@ class NodeReport:
         self._metrics.inventory_stalls.inc()
         note = (
             f"A call to the NVIDIA driver has not returned for {seconds:.0f} s. Until it returns, "
-            "the plugin does not notice changes to this node's GPUs; check the kernel log"
+            "this node's GPUs cannot be read, and are not allocated; check the kernel log"
         )
         self._report(NodeNotice(EventType.WARNING, "GPUDriverHangs", note), action="Observe")
 

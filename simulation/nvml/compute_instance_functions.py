@@ -147,9 +147,12 @@ def nvmlComputeInstanceGetInfo_v2(nvml: Session, compute: Any, info: Any) -> Non
     handle = nvml.resolve(compute, "compute instance")
     found = _compute_instance(nvml, handle)
     parent = nvml.handle("gpu instance", handle.minor, handle.gpu_instance)
+    device = nvml.handle("device", handle.minor)
+    if nvml.state.compute_instance_device == "mig device":
+        device = nvml.handle("mig device", handle.minor, handle.gpu_instance, found.id)
     fill(
         info,
-        device=pointer(pynvml.c_nvmlDevice_t, nvml.handle("device", handle.minor)),
+        device=pointer(pynvml.c_nvmlDevice_t, device),
         gpuInstance=pointer(pynvml.c_nvmlGpuInstance_t, parent),
         id=found.id,
         profileId=found.profile,

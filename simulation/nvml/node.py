@@ -250,6 +250,10 @@ class SimulatedNode:
         """Removes a function from the library, as if the driver were too old to have it."""
         self._file.update(lambda node: replace(node, missing=node.missing | {symbol}))
 
+    def give_mig_device_handles(self) -> None:
+        """Has the info of a compute instance name its MIG device, and not the GPU."""
+        self._file.update(lambda node: replace(node, compute_instance_device="mig device"))
+
     # --- inside ---
 
     def _change_gpu(self, minor: int, change: Callable[[GpuState], GpuState]) -> None:

@@ -107,6 +107,9 @@ class NodeState:
     faults: tuple[Fault, ...] = ()
     hanging: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
+    compute_instance_device: Literal["gpu", "mig device"] = "gpu"
+    """Whose handle the info of a compute instance has: the GPU's, as nvml.h says, or the MIG
+    device's, which some drivers give."""
     events: tuple[Event, ...] = ()
     last_event: int = 0
 

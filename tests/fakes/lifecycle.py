@@ -36,6 +36,7 @@ def lifecycle(
     node_lock: FileLock | None = None,
     pause: Callable[[float], object] = time.sleep,
     on_change: Callable[[Collection[NodeClaim]], None] = lambda _: None,
+    inventory_age: Callable[[], float] = lambda: 0.0,
 ) -> ClaimLifecycle:
     """The lifecycle of a plugin that has just started; `pause` waits for the lock of a GPU."""
     reader = ClaimReader(read_claim, driver=driver, pool=pool)
@@ -59,6 +60,8 @@ def lifecycle(
         read_kubelet_record=read_kubelet_record,
         preparer=preparer,
         reporter=reporter,
+        inventory_age=inventory_age,
+        oldest_inventory=60.0,
         clock=clock,
         random=random,
     )

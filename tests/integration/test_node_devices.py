@@ -16,6 +16,7 @@ from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
+from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.nvml.library import NvmlLibrary
@@ -60,6 +61,16 @@ class Machine:
         """Whether these GPUs are published, to be used, shared and monitored."""
         return set(self.in_api.devices()) == {
             gpu + kind for gpu in gpus for kind in ("", "-share", "-monitor")
+        }
+
+    def tainted(self) -> set[str]:
+        """The GPUs whose devices to be used have a NoSchedule taint as unreadable."""
+        unreadable = {"key": f"{DRIVER}/unreadable", "effect": "NoSchedule"}
+        return {
+            name
+            for name, device in self.in_api.devices().items()
+            if any(unreadable.items() <= taint.items() for taint in device.get("taints", ()))
+            if "-" not in name.removeprefix("gpu-")
         }
 
     def await_devices(self, *gpus: str) -> None:
@@ -113,6 +124,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
                 clock=monotonic,
                 interval=0.1,
                 patience=0.5,
+                damping=Damping(first=0.3),
             )
             publisher.start()
             poller.start()
@@ -202,7 +214,7 @@ def test_a_lost_gpu_that_is_unplugged_disappears(
     machine.await_devices("gpu-1", "gpu-3", "gpu-5")
 
 
-def test_a_driver_call_that_hangs_is_reported_and_the_slices_stay(
+def test_a_driver_call_that_hangs_is_reported_and_taints_what_cannot_be_read(
     hardware: SimulatedNode, start: Callable[[], Machine]
 ) -> None:
     machine = start()
@@ -211,12 +223,15 @@ def test_a_driver_call_that_hangs_is_reported_and_the_slices_stay(
     hardware.hang("nvmlDeviceGetMinorNumber")
 
     machine.await_event("GPUDriverHangs")
+    eventually(lambda: machine.tainted() == {"gpu-0", "gpu-1", "gpu-3", "gpu-5"}, within=SECONDS)
+    assert "a call to the NVIDIA driver has not returned" in machine.await_event("GPUUnreadable")
     assert machine.has_published(*ALL)
     assert b"carina_inventory_read_stalls_total 1.0" in machine.metrics.exposition()
 
     hardware.release("nvmlDeviceGetMinorNumber")
 
     machine.await_event("GPUDriverResumed")
+    eventually(lambda: machine.tainted() == set(), within=SECONDS)
 
 
 def test_without_its_driver_a_node_has_no_devices(

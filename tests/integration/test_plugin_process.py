@@ -223,6 +223,60 @@ def test_sigterm_ends_it_while_a_call_of_the_driver_hangs(host: Host) -> None:
         answer.cancel()
 
 
+def _prepare_error(host: Host, claim: v1.Claim) -> str:
+    answer = _call(
+        host.plugin / "dra.sock",
+        "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
+        v1.NodePrepareResourcesRequest(claims=[claim]),
+        v1.NodePrepareResourcesResponse,
+    )
+    assert isinstance(answer, v1.NodePrepareResourcesResponse)
+    return str(answer.claims[claim.uid].error)
+
+
+def _unprepare_error(host: Host, claim: v1.Claim) -> str:
+    answer = _call(
+        host.plugin / "dra.sock",
+        "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources",
+        v1.NodeUnprepareResourcesRequest(claims=[claim]),
+        v1.NodeUnprepareResourcesResponse,
+    )
+    assert isinstance(answer, v1.NodeUnprepareResourcesResponse)
+    return str(answer.claims[claim.uid].error)
+
+
+def test_while_a_look_hangs_nothing_is_prepared_and_claims_can_end(host: Host) -> None:
+    host.start("--poll-seconds", "0.1", "--hang-seconds", "0.5")
+    old, new = (
+        v1.Claim(
+            namespace="default",
+            name=name,
+            uid=host.allocated_claim(name, gpu)["metadata"]["uid"],
+        )
+        for name, gpu in (("old", "gpu-0"), ("new", "gpu-1"))
+    )
+
+    def tainted() -> set[str]:
+        devices = [d for s in host.slices() for d in s["spec"].get("devices", ())]
+        return {device["name"] for device in devices if device.get("taints")}
+
+    assert _prepare_error(host, old) == ""
+    host.gpus.hang("nvmlDeviceGetMinorNumber")
+
+    eventually(lambda: {"gpu-0", "gpu-1", "gpu-7"} <= tainted())
+    refused = eventually(
+        lambda: [error for error in [_prepare_error(host, new)] if "last read" in error]
+    )
+    assert refused[0].startswith("ResourceClaim default/new is not prepared, because this node's")
+    assert _unprepare_error(host, old) == ""
+    assert list((host.folder / "cdi").iterdir()) == []
+
+    host.gpus.release("nvmlDeviceGetMinorNumber")
+
+    eventually(lambda: not tainted())
+    assert _prepare_error(host, new) == ""
+
+
 @pytest.mark.parametrize("driver", [DRIVER, "d" * 50], ids=["by UID", "by hash"])
 def test_sockets_of_a_killed_plugin_are_removed_by_the_next(host: Host, driver: str) -> None:
     def start() -> tuple[subprocess.Popen[bytes], set[Path]]:

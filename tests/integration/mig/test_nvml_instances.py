@@ -74,6 +74,28 @@ def test_an_instance_is_found_where_it_was_made_and_nowhere_else(
     assert find_instance(gpu, MigSite(5, MigPlacement(0, 4))) is None
 
 
+@pytest.mark.parametrize("handles", ["gpu", "mig device"])
+def test_making_an_instance_lists_the_mig_devices_once_at_most(
+    node: TwoGpus, gpu: Any, layout: MigLayout, handles: str
+) -> None:
+    if handles == "mig device":
+        node.simulated.give_mig_device_handles()
+    for start in range(3):
+        make(gpu, layout, MigSite(19, MigPlacement(start, 1)))
+
+    with nvml_calls(node.simulated.directory) as calls:
+        pynvml.nvmlInit()
+        handle = node.handle(0)
+        make(handle, layout, SMALL)
+        found = find_instance(handle, SMALL)
+
+    assert found is not None
+    assert [compute.uuid[:4] for compute in found.compute_instances] == ["MIG-"]
+    walks = calls.symbols.count("nvmlDeviceGetMaxMigDeviceCount")
+    assert walks == (1 if handles == "gpu" else 0)
+    assert calls.symbols.count("nvmlDeviceGetMigDeviceHandleByIndex") == 7 * walks
+
+
 @pytest.mark.parametrize("index", range(7))
 def test_the_compute_instance_has_all_slices_of_every_profile(
     gpu: Any, layout: MigLayout, index: int

@@ -18,6 +18,7 @@ from kubelet_plugin.claims.failure import (
     ClaimFailure,
     ClaimGone,
     DeviceHeld,
+    GpusNotRead,
     NodeResourceFailed,
 )
 from tests.fakes.claims import PATIENT
@@ -55,6 +56,32 @@ def test_preparing_again_gives_the_same_and_writes_nothing(world: World) -> None
     assert world.claims().prepare(TRAIN, PATIENT) == first
     after = world.checkpoint.stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_nothing_is_prepared_by_what_the_gpus_were_a_minute_ago(world: World) -> None:
+    world.inventory_age = 61.0
+
+    assert refusal(world, TRAIN) == GpusNotRead(TRAIN, 61.0)
+    assert world.asked == []
+    assert not world.checkpoint.exists()
+
+    world.inventory_age = 60.0
+    world.claims().prepare(TRAIN, PATIENT)
+    assert world.recorded() == {"train": ("gpu-0",)}
+
+
+def test_a_prepared_claim_stays_prepared_and_can_end_while_the_gpus_cannot_be_read(
+    world: World,
+) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.inventory_age = 61.0
+
+    assert refusal(world, TRAIN) == GpusNotRead(TRAIN, 61.0)
+    assert set(world.node.made) == {UID}
+
+    world.claims().unprepare(TRAIN, PATIENT)
+    assert world.recorded() == {}
+    assert world.node.made == {}
 
 
 def test_unprepare_undoes_prepare_without_asking_the_api(world: World) -> None:

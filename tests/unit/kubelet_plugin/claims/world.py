@@ -90,6 +90,8 @@ class World:
     released: Callable[[], object] = lambda: None
     """Called when the node's lock was released."""
     random: float = 0.0
+    inventory_age: float = 0.0
+    """Seconds since the GPUs were read."""
 
     @property
     def checkpoint(self) -> Path:
@@ -112,6 +114,7 @@ class World:
             reporter=self.reporter,
             clock=self._clock,
             random=lambda: self.random,
+            inventory_age=lambda: self.inventory_age,
         )
 
     def hold_gpu(self, gpu: str) -> ExitStack:

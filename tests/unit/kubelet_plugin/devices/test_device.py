@@ -95,7 +95,7 @@ def test_a_gpu_that_needs_a_reset_has_partitions_only_in_mig_mode() -> None:
     [
         None,
         DriverReady(()),
-        DriverReady((), unknown=(UnknownGpu(0, UNREADABLE.failure),)),
+        DriverReady((), unknown=(UnknownGpu(0, LOST.failure),)),
         DriverMissing("not installed"),
         DriverUnusable(NvmlFailure("nvmlInit", "NVML_ERROR_LIB_RM_VERSION_MISMATCH")),
     ],

@@ -65,12 +65,12 @@ def test_a_link_to_a_gpu_that_is_not_ours_is_no_peer() -> None:
     assert nvlinks(links, [gpu(0)], [])[0].peers == ()
 
 
-def test_a_lost_gpu_is_no_peer_and_keeps_its_domain_together() -> None:
+def test_a_lost_gpu_stays_a_peer_and_keeps_its_domain_together() -> None:
     was = NvLink(peers=(1, 2), domain=gpu(0).uuid)
     places = placed({1: bridged(0), 2: bridged(0)}, unresponsive=[observed(0, LOST, nvlink=was)])
     assert places == {
-        1: NvLink(peers=(), domain=gpu(0).uuid),
-        2: NvLink(peers=(), domain=gpu(0).uuid),
+        1: NvLink(peers=(0,), domain=gpu(0).uuid),
+        2: NvLink(peers=(0,), domain=gpu(0).uuid),
     }
 
 

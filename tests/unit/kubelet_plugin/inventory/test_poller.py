@@ -9,9 +9,17 @@ from contextlib import contextmanager
 import pytest
 
 from kubelet_plugin.inventory.change import DriverArrived, GpuAppeared, InventoryChange
-from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady, Inventory
+from kubelet_plugin.inventory.damping import Damping
+from kubelet_plugin.inventory.hang import during_hang
+from kubelet_plugin.inventory.health import NvmlHang
+from kubelet_plugin.inventory.inventory import (
+    DriverMissing,
+    DriverReady,
+    Inventory,
+    known_gpus,
+)
 from kubelet_plugin.inventory.poller import InventoryPoller
-from tests.samples.gpus import gpu, observed
+from tests.samples.gpus import NOTICED, UNREADABLE, gpu, observed
 
 DEADLINE = 10.0
 ONE = DriverReady((observed(0),))
@@ -71,14 +79,18 @@ def polling(
     interval: float = 3600,
     patience: float = 3600,
     changed: Callable[[Inventory], None] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    damping: Damping = Damping(),  # noqa: B008 - a value
 ) -> Iterator[InventoryPoller]:
     poller = InventoryPoller(
         node.read,
         changed=changed or report.inventories.put,
         reporter=report,
-        clock=time.monotonic,
+        clock=clock,
         interval=interval,
         patience=patience,
+        damping=damping,
+        now=lambda: NOTICED,
     )
     poller.start()
     try:
@@ -148,6 +160,53 @@ def test_a_reading_that_hangs_is_reported_once_and_again_when_it_returns() -> No
         assert report.stalls.get(timeout=DEADLINE) == "resumed"
         assert report.inventories.get(timeout=DEADLINE) == ONE
     assert report.stalls.empty()
+
+
+def test_while_a_reading_hangs_no_gpu_is_readable() -> None:
+    node, report = Node(TWO), Report()
+    with polling(node, report, patience=0.01) as poller:
+        assert report.inventories.get(timeout=DEADLINE) == TWO
+        node.answering.clear()
+        poller.read_now()
+        during = report.inventories.get(timeout=DEADLINE)
+        assert during == poller.latest == during_hang(TWO, NvmlHang(0.01), NOTICED)
+        node.answering.set()
+        assert report.inventories.get(timeout=DEADLINE) == TWO
+
+
+def test_a_gpu_that_failed_is_back_when_it_has_answered_for_a_while() -> None:
+    seconds = [0.0]
+    node, report = Node(DriverReady((observed(0, UNREADABLE),))), Report()
+    with polling(node, report, clock=lambda: seconds[0], damping=Damping(first=60.0)) as poller:
+        assert report.inventories.get(timeout=DEADLINE) == node.inventory
+        for seconds[0], expected in ((5.0, 1), (64.9, 1), (65.0, 0)):
+            node.inventory = ONE
+            for _ in range(2):  # when the second begins, the first has been passed on
+                while not node.readings.empty():
+                    node.readings.get()
+                poller.read_now()
+                node.readings.get(timeout=DEADLINE)
+            (gpu,) = known_gpus(poller.latest)
+            assert len(gpu.state.problems) == expected
+        assert report.inventories.get(timeout=DEADLINE) == ONE
+    assert report.inventories.empty()
+
+
+def test_the_age_is_that_of_the_last_reading_that_returned() -> None:
+    node, report, seconds = Node(ONE), Report(), [100.0]
+    with polling(node, report, clock=lambda: seconds[0]) as poller:
+        report.inventories.get(timeout=DEADLINE)
+        assert poller.age == 0
+        node.readings.get(timeout=DEADLINE)
+        node.answering.clear()
+        seconds[0] += 61
+        poller.read_now()
+        node.readings.get(timeout=DEADLINE)
+        assert poller.age == 61
+        node.inventory = TWO
+        node.answering.set()
+        report.inventories.get(timeout=DEADLINE)
+        assert poller.age == 0
 
 
 def test_a_reading_that_returns_in_time_is_not_reported_as_stalled() -> None:

@@ -15,6 +15,7 @@ from kubelet_plugin.claims.failure import (
     CallerGone,
     ClaimError,
     ClaimFailure,
+    GpusNotRead,
     LockUnavailable,
 )
 from kubelet_plugin.kubelet.dra_service import DraService
@@ -117,6 +118,16 @@ def test_what_may_pass_is_tried_again_and_the_rest_is_not() -> None:
     )
     assert answer.claims["uid-slow"].error == "never"
     assert script.tried == ["slow", "good", "slow", "slow"]
+
+
+def test_gpus_that_cannot_be_read_are_not_waited_for() -> None:
+    failure = GpusNotRead(ClaimReference("uid-stuck", "ns", "stuck"), 61.0)
+    script = Script({"stuck": [failure]})
+    answer = script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("stuck")), script.context()
+    )
+    assert answer.claims["uid-stuck"].error == str(failure)
+    assert script.tried_at == [0.0]
 
 
 def test_tries_come_soon_at_first_and_then_every_two_seconds() -> None:

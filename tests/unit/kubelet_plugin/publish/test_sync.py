@@ -20,7 +20,7 @@ from carina_dra.resource import (
     ResourceSliceSpec,
     TaintEffect,
 )
-from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool
+from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool, SliceContent
 from kubelet_plugin.publish.sync import SlicePlan, resource_slices, sync
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
@@ -368,6 +368,28 @@ def test_an_existing_taint_keeps_its_time_and_a_new_one_has_none() -> None:
     assert not sync(tainted(TAINT), existing)
     (update,) = sync(tainted(TAINT, other), existing).update
     assert update.spec.devices[0].taints == (replace(TAINT, time_added=NOON), other)
+
+
+def test_taints_in_several_slices_are_written_one_by_one_in_the_same_generation() -> None:
+    healthy = pool("ab", "cd", "e")
+
+    def tainted(content: SliceContent) -> SliceContent:
+        assert isinstance(content, DeviceSlice)
+        return replace(
+            content,
+            devices=tuple(
+                replace(device, taints=(TAINT,)) if device.name in "ac" else device
+                for device in content.devices
+            ),
+        )
+
+    faulty = replace(healthy, slices=tuple(tainted(content) for content in healthy.slices))
+
+    plan = sync(faulty, stored(healthy))
+
+    assert len(plan.update) == 2
+    assert not plan.create + plan.delete
+    assert generations(applied(stored(healthy), plan)) == {1}
 
 
 def test_unknown_fields_stay() -> None:

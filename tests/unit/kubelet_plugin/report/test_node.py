@@ -85,7 +85,7 @@ def report(recorded: RecordedEvents, metrics: PluginMetrics) -> NodeReport:
         (ProblemAppeared(gpu(3), LOST), WARNING, "GPULost", f"{GPU_3} fell off the bus ("),
         (ProblemAppeared(gpu(3), UNREADABLE), WARNING, "GPUUnreadable", "does not respond"),
         (GpuRecovered(gpu(3)), NORMAL, "GPURecovered", f"{GPU_3} responds again"),
-        (GpuIsUnknown(UnknownGpu(2, UNREADABLE.failure)), WARNING, "GPUUnreadable", "GPU 2 in the"),
+        (GpuIsUnknown(UnknownGpu(2, LOST.failure)), WARNING, "GPUUnreadable", "GPU 2 in the"),
         (
             MigModeChanged(gpu(3, mig=MIG), MigMode.ON),
             NORMAL,
