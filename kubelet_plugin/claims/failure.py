@@ -311,10 +311,7 @@ class NodeResourceFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointUnusable:
-    """The record of prepared claims cannot be read or written."""
-
-    reason: ClassVar[str] = "CheckpointUnusable"
+class _RecordFailure:
     retriable: ClassVar[bool] = True
     problem: str
 
@@ -323,15 +320,24 @@ class CheckpointUnusable:
 
 
 @dataclass(frozen=True, slots=True)
-class LockUnavailable:
-    """A lock was not free in time, because another call or process holds it, or is unusable."""
+class CheckpointUnusable(_RecordFailure):
+    """The record of prepared claims cannot be read or written."""
+
+    reason: ClassVar[str] = "CheckpointUnusable"
+
+
+@dataclass(frozen=True, slots=True)
+class LockUnavailable(_RecordFailure):
+    """A lock was not free in time, because a call or process does not let it go, or is unusable."""
 
     reason: ClassVar[str] = "LockUnavailable"
-    retriable: ClassVar[bool] = True
-    problem: str
 
-    def __str__(self) -> str:
-        return self.problem
+
+@dataclass(frozen=True, slots=True)
+class LockBusy(_RecordFailure):
+    """A lock was not free in time, because calls that began earlier are served first."""
+
+    reason: ClassVar[str] = "LockBusy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +398,7 @@ ClaimFailure: TypeAlias = (
     | NodeResourceFailed
     | CheckpointUnusable
     | LockUnavailable
+    | LockBusy
     | CallerGone
     | UnexpectedError
 )

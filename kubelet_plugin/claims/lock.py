@@ -13,13 +13,20 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 POLL = 0.01
 """Seconds between two attempts: flock(2) has no timeout."""
+_LONG: Final = 10.0
+"""Seconds after which a call that holds a lock counts as one that hangs: none takes as long."""
 
 
 class LockError(Exception):
     """A lock cannot be acquired; the message gives the reason and the remedy."""
+
+
+class LockBusyError(LockError):
+    """The lock was not free in time, because calls that began earlier are not through."""
 
 
 class FileLock:
@@ -33,17 +40,22 @@ class FileLock:
         self._clock = clock
         self._pause = pause
         self._threads = threading.Lock()
+        self._held_since = 0.0
 
     @contextmanager
     def held(self, deadline: float) -> Iterator[None]:
         """Holds the lock inside the `with` block.
 
         Raises:
-            LockError: the lock was not free by `deadline`, a time on the clock, or the file cannot
-                be locked.
+            LockBusyError: the lock was not free by `deadline`, a time on the clock, since threads
+                of this process take it in turn.
+            LockError: a holder does not let it go, or the file cannot be locked.
         """
         if not self._threads.acquire(timeout=max(0.0, deadline - self._clock())):
+            if self._clock() - self._held_since < _LONG:
+                raise LockBusyError(f"{self._path} is held by another call, and calls take turns")
             raise self._timeout()
+        self._held_since = self._clock()
         try:
             descriptor = self._opened()
             try:

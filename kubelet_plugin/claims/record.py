@@ -26,8 +26,8 @@ from kubelet_plugin.claims.checkpoint import (
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.claim_reader import ClaimReader
-from kubelet_plugin.claims.failure import CheckpointUnusable, ClaimError, LockUnavailable
-from kubelet_plugin.claims.lock import FileLock, GpuLocks, LockError
+from kubelet_plugin.claims.failure import CheckpointUnusable, ClaimError, LockBusy, LockUnavailable
+from kubelet_plugin.claims.lock import FileLock, GpuLocks, LockBusyError, LockError
 
 LOCK_PATIENCE = 10.0
 """Seconds for which one attempt of a call waits for locks."""
@@ -127,7 +127,7 @@ class ClaimRecord:
             with self._gpu_locks.held(gpus, deadline):
                 yield
         except LockError as error:
-            raise ClaimError(LockUnavailable(str(error))) from error
+            raise _not_locked(error) from error
 
     @contextmanager
     def checkpoint(self) -> Iterator[Checkpoint]:
@@ -140,7 +140,7 @@ class ClaimRecord:
             with self._node_lock.held(self._clock() + LOCK_PATIENCE):
                 yield self._load()
         except LockError as error:
-            raise ClaimError(LockUnavailable(str(error))) from error
+            raise _not_locked(error) from error
 
     def store(self, checkpoint: Checkpoint) -> None:
         """Makes it the checkpoint, durably. The caller holds the node's lock.
@@ -231,3 +231,8 @@ class ClaimRecord:
                 f"checkpoint {self._file.path} cannot be used: {error}; check its folder and disk"
             )
         )
+
+
+def _not_locked(error: LockError) -> ClaimError:
+    kind = LockBusy if isinstance(error, LockBusyError) else LockUnavailable
+    return ClaimError(kind(str(error)))

@@ -23,6 +23,7 @@ from kubelet_plugin.claims.failure import (
     ClaimError,
     ClaimFailure,
     GpusNotRead,
+    LockBusy,
     UnexpectedError,
 )
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
@@ -196,9 +197,12 @@ class DraService:
         waiting: Iterable[tuple[ClaimReference, ClaimFailure]],
         announced: set[str],
     ) -> None:
-        """Reports, once for each claim, why its call is being retried."""
+        """Reports, once for each claim, why its call is being retried.
+
+        A call that waits for its turn is as it should be.
+        """
         for claim, failure in waiting:
-            if claim.uid not in announced:
+            if claim.uid not in announced and not isinstance(failure, LockBusy):
                 announced.add(claim.uid)
                 self._reporter.call_retried(operation, claim, failure)
 

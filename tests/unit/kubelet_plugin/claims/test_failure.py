@@ -24,6 +24,7 @@ from kubelet_plugin.claims.failure import (
     EnforcementMissing,
     GpusNotRead,
     HeldByNvidia,
+    LockBusy,
     LockUnavailable,
     NodeResourceFailed,
     PreparedByNvidia,
@@ -64,6 +65,7 @@ CASES: list[tuple[ClaimFailure, bool]] = [
     *((NodeResourceFailed(TRAIN, cause), False) for cause in FINAL),
     (CheckpointUnusable("disk full"), True),
     (LockUnavailable("held"), True),
+    (LockBusy("held"), True),
     (CallerGone(TRAIN), False),
     (UnexpectedError(TRAIN, "KeyError()"), False),
 ]

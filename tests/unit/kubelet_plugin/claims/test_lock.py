@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.claims.lock import FileLock, GpuLocks, LockError
+from kubelet_plugin.claims.lock import FileLock, GpuLocks, LockBusyError, LockError
 from tests.eventually import eventually
 
 
@@ -34,6 +34,21 @@ def test_two_holders_in_one_process_exclude_each_other(tmp_path: Path) -> None:
         raise AssertionError("both hold it")
     with lock.held(time.monotonic() + 1):
         pass
+
+
+def test_who_waits_for_a_turn_is_told_from_who_waits_for_a_holder_that_hangs(
+    tmp_path: Path,
+) -> None:
+    now = [100.0]
+    lock = FileLock(tmp_path / "lock", clock=lambda: now[0], pause=time.sleep)
+    with lock.held(110.0):
+        now[0] = 109.9
+        with pytest.raises(LockBusyError, match="calls take turns"), lock.held(now[0]):
+            raise AssertionError("both hold it")
+        now[0] = 110.0
+        with pytest.raises(LockError, match="plugin process that hangs") as caught, lock.held(110):
+            raise AssertionError("both hold it")
+    assert not isinstance(caught.value, LockBusyError)
 
 
 def test_a_thread_has_it_as_soon_as_another_lets_it_go(tmp_path: Path) -> None:

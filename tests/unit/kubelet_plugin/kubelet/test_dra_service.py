@@ -16,6 +16,7 @@ from kubelet_plugin.claims.failure import (
     ClaimError,
     ClaimFailure,
     GpusNotRead,
+    LockBusy,
     LockUnavailable,
 )
 from kubelet_plugin.kubelet.dra_service import DraService
@@ -213,6 +214,15 @@ def test_what_a_claim_waits_for_is_reported_once_and_soon() -> None:
         pb.NodePrepareResourcesRequest(claims=request("stuck", "brief")), script.context()
     )
     assert script.reporter.waits == [("prepare", "stuck", NOT_YET)]
+
+
+def test_a_claim_that_waits_for_its_turn_is_not_reported() -> None:
+    script = Script({"last": [*[LockBusy("calls take turns")] * 12, None]})
+    script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("last")), script.context()
+    )
+    assert script.tried == ["last"] * 13
+    assert script.reporter.waits == []
 
 
 def test_what_a_claim_waits_for_is_reported_within_seconds() -> None:
