@@ -1,7 +1,8 @@
 """How a GPU can be partitioned with MIG (facts of the hardware), and how it is partitioned."""
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class MigLayout:
 
 @dataclass(frozen=True, slots=True)
 class MigUnsupported:
-    """The GPU or its driver does not support MIG."""
+    """The GPU or its driver does not support MIG, or a hypervisor allows no partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +141,23 @@ class GpuInstance:
                 return compute
             case _:
                 return None
+
+
+def as_it_is(mig: MigSupport, instances: Iterable[GpuInstance]) -> MigSupport:
+    """Returns what is possible where partitions are not Carina's to make: those that exist.
+
+    A hypervisor decides how a vGPU is partitioned, so that its guest cannot.
+    """
+    match mig:
+        case MigSupported(layout, at_once):
+            sites = {instance.site for instance in instances}
+            left = ((profile, _placements(profile, sites)) for profile in layout.profiles)
+            profiles = tuple(replace(profile, placements=at) for profile, at in left if at)
+            return MigSupported(MigLayout(profiles), at_once) if profiles else MigUnsupported()
+        case MigUnsupported():
+            return mig
+    assert_never(mig)
+
+
+def _placements(profile: MigProfile, sites: Collection[MigSite]) -> tuple[MigPlacement, ...]:
+    return tuple(at for at in profile.placements if MigSite(profile.id, at) in sites)

@@ -34,6 +34,7 @@ from kubelet_plugin.inventory.mig import (
     MigSupport,
     MigSupported,
     MigUnsupported,
+    as_it_is,
 )
 from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.nvml.attributes import Attributes
@@ -231,6 +232,9 @@ class NvmlReader:
             mig=self._read_mig_support(handle, uuid, architecture, modes),
         )
         instances = _read_instances(handle, gpu.mig, modes)
+        virtualization = constant(pynvml.nvmlDeviceGetVirtualizationMode)
+        if virtualization == pynvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU:
+            gpu = replace(gpu, mig=as_it_is(gpu.mig, instances))
         # What Carina made and removed meanwhile is in one of the two.
         recorded = [intents for intents in (before, self._intents(uuid)) if intents is not None]
         own = {site for intents in recorded for site in intents.instances.values()}

@@ -173,6 +173,11 @@ def nvmlDeviceGetBrand(nvml: Session, device: Any, brand: Any) -> None:
 
 
 @function
+def nvmlDeviceGetVirtualizationMode(nvml: Session, device: Any, mode: Any) -> None:
+    put(mode, nvml.device(device).state.virtualization)
+
+
+@function
 def nvmlDeviceGetArchitecture(nvml: Session, device: Any, architecture: Any) -> None:
     put(architecture, _ARCHITECTURES[nvml.device(device).model.architecture])
 

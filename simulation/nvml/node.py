@@ -250,6 +250,11 @@ class SimulatedNode:
         """Removes a function from the library, as if the driver were too old to have it."""
         self._file.update(lambda node: replace(node, missing=node.missing | {symbol}))
 
+    def make_vgpu(self, minor: int) -> None:
+        """Makes the GPU a vGPU, as a guest of a hypervisor sees it."""
+        vgpu = pynvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU
+        self._change_gpu(minor, lambda gpu: replace(gpu, virtualization=vgpu))
+
     def give_mig_device_handles(self) -> None:
         """Has the info of a compute instance name its MIG device, and not the GPU."""
         self._file.update(lambda node: replace(node, compute_instance_device="mig device"))

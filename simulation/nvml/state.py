@@ -67,6 +67,8 @@ class GpuState:
     mig_enabled: bool = False
     mig_pending: bool = False
     compute_mode: int = 0
+    virtualization: int = 0
+    """NVML's number of the virtualization mode; 0 is none, 2 is a vGPU in its guest."""
     processes: tuple[int, ...] = ()
     """Process ids that use the GPU."""
     instances: tuple[GpuInstance, ...] = ()
