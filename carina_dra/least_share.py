@@ -12,8 +12,8 @@ LEAST_SHARE: Final = "leastShare"
 DEFAULT_LEAST_SHARE: Final = Fraction(1, 10)
 """Also of devices that do not say it, such as those of NVIDIA's DRA driver."""
 
-_LEAST: Final = Fraction(1, 1000)
-_NUMBER: Final = re.compile(r"[0-9]{1,4}(/[0-9]{1,4}|\.[0-9]{1,3})?")
+LEAST: Final = Fraction(1, 1000)
+NUMBER: Final = re.compile(r"[0-9]{1,4}(/[0-9]{1,4}|\.[0-9]{1,3})?")
 
 
 def parse_least_share(text: str) -> Fraction:
@@ -23,12 +23,12 @@ def parse_least_share(text: str) -> Fraction:
         ValueError: the text is neither, or not in the range.
     """
     try:
-        share = Fraction(text) if _NUMBER.fullmatch(text) else None
+        share = Fraction(text) if NUMBER.fullmatch(text) else None
     except ZeroDivisionError:
         share = None
-    if share is None or not _LEAST <= share <= 1:
+    if share is None or not LEAST <= share <= 1:
         raise ValueError(
-            f"must be a fraction from {_LEAST} to 1, such as 1/7 (at most four digits each), or a "
+            f"must be a fraction from {LEAST} to 1, such as 1/7 (at most four digits each), or a "
             "decimal such as 0.1 (at most three places)"
         )
     return share

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, StringConstraints, model_validator
 from pydantic.functional_validators import BeforeValidator
 
-from carina_dra.allocator.preference import Policy
+from carina_dra.allocator.preference import Order, Policy
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.lease import LeaseTiming
 from carina_dra.process import settings as process_settings
@@ -34,10 +34,14 @@ def _actions(value: object) -> object:
 
 
 ObjectName = Annotated[str, StringConstraints(pattern=DNS_LABELS, max_length=253)]
-PlacementPolicy = Annotated[Policy, BeforeValidator(_policy, json_schema_input_type=str)]
+_ORDER = f"({'|'.join(Order)})"
+_PolicyText = Annotated[str, Field(pattern=rf"^(upstream|{_ORDER}(/{_ORDER})?)\Z")]
+PlacementPolicy = Annotated[Policy, BeforeValidator(_policy, json_schema_input_type=_PolicyText)]
+_CHOICE = f"({'|'.join(_CHOICES)})"
+_ActionsText = Annotated[str, Field(pattern=rf"^( *{_CHOICE}( *, *{_CHOICE})* *)?\Z")]
 Actions = Annotated[
     tuple[Action, ...],
-    BeforeValidator(_actions, json_schema_input_type=str | list[Action]),
+    BeforeValidator(_actions, json_schema_input_type=_ActionsText | list[Action]),
     Metavar("ACTION,..."),
 ]
 LabelKey = Annotated[str, StringConstraints(min_length=1, max_length=317)]

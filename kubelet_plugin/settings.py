@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.functional_validators import BeforeValidator, PlainValidator
 
-from carina_dra.least_share import DEFAULT_LEAST_SHARE, parse_least_share
+from carina_dra.least_share import DEFAULT_LEAST_SHARE, LEAST, NUMBER, parse_least_share
 from carina_dra.process.settings import DNS_LABELS, AbsolutePath, ProcessSettings
 from kubelet_plugin.cdi.driver_location import DriverLocation, below, locations
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
@@ -31,10 +31,20 @@ def _least_share(value: object) -> Fraction:
     return parse_least_share(str(value))
 
 
+_KIND = f"({'|'.join(DeviceKind)})"
+_KindsText = Annotated[str, Field(pattern=rf"^ *{_KIND}( *, *{_KIND})* *\Z")]
 DeviceKinds = Annotated[
-    frozenset[DeviceKind], BeforeValidator(_kinds, json_schema_input_type=str | list[DeviceKind])
+    frozenset[DeviceKind],
+    BeforeValidator(_kinds, json_schema_input_type=_KindsText | list[DeviceKind]),
 ]
-LeastShare = Annotated[Fraction, PlainValidator(_least_share, json_schema_input_type=str | float)]
+_FractionText = Annotated[str, Field(pattern=rf"^{NUMBER.pattern}\Z")]
+LeastShare = Annotated[
+    Fraction,
+    PlainValidator(
+        _least_share,
+        json_schema_input_type=_FractionText | Annotated[float, Field(ge=float(LEAST), le=1)],
+    ),
+]
 
 
 class PluginSettings(ProcessSettings):

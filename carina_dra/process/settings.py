@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.functional_validators import AfterValidator, BeforeValidator
 
 from carina_dra.process.metavar import Metavar, metavar
@@ -53,7 +53,11 @@ def _off(value: object) -> object:
     return "off" if value is False else value  # YAML reads an unquoted off as False
 
 
-AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+AbsolutePath = Annotated[
+    Path,
+    AfterValidator(_absolute),
+    WithJsonSchema({"type": "string", "format": "path", "pattern": "^/"}),
+]
 HttpAddress = Annotated[
     str, BeforeValidator(_off), AfterValidator(_http_address), Metavar("HOST:PORT")
 ]

@@ -275,6 +275,26 @@ def test_pods_can_have_no_time_to_end(render: Render) -> None:
             r"'/kubeletPlugin/settings/device_order': value must be one of",
         ),
         (
+            {"kubeletPlugin": {"settings": {"device_kinds": "gpu,shares"}}},
+            r"'/kubeletPlugin/settings/device_kinds': 'anyOf' failed",
+        ),
+        (
+            {"kubeletPlugin": {"settings": {"least_share": 7}}},
+            r"'/kubeletPlugin/settings/least_share': 'anyOf' failed",
+        ),
+        (
+            {"kubeletPlugin": {"settings": {"cdi_hook": "nvidia-cdi-hook"}}},
+            r"'/kubeletPlugin/settings/cdi_hook': 'anyOf' failed",
+        ),
+        (
+            {"controller": {"settings": {"placement": "best"}}},
+            r"'/controller/settings/placement': 'best' does not match",
+        ),
+        (
+            {"controller": {"settings": {"actions": "reclaim,evict"}}},
+            r"'/controller/settings/actions': 'anyOf' failed",
+        ),
+        (
             {"kubeletPlugin": {"settings": {"driver_name": "x"}}},
             r"additional properties 'driver_name'",
         ),
