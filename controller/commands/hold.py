@@ -34,6 +34,8 @@ def set_hold(queue: str, hold: Hold) -> str:
     """
     try:
         with Client(configuration.find(None)) as client:
+            if not queue or "/" in queue:  # no name, but another path of the API
+                raise HoldError(_unknown(client, QUEUES, queue))
             try:
                 found = client.patch(QUEUES, queue, MergePatch({"spec": {"hold": str(hold)}}))
             except NotFound:

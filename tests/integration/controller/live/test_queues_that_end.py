@@ -154,6 +154,16 @@ def test_a_queue_that_does_not_exist_is_not_stopped(
     assert f"there is no queue '{team.queue}s'; did you mean" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("suffix", ["", "/status"])
+def test_what_cannot_be_the_name_of_a_queue_is_not_stopped(
+    suffix: str, new_team: NewTeam, capsys: pytest.CaptureFixture[str], kubeconfig: None
+) -> None:
+    team = new_team(resources=quota(4))
+    name = suffix and team.queue + suffix
+    assert command.run(["queue", "stop", name], COMMANDS) == 1
+    assert f"there is no queue '{name}'" in capsys.readouterr().err
+
+
 def _row(site: Site, team: Team) -> list[str]:
     """What `kubectl get queues` says of a queue, without its name and age."""
     return site.cluster.kubectl("get", "queues", team.queue, "--no-headers").split()[1:-1]
