@@ -109,6 +109,15 @@ def test_pods_without_devices_need_no_label(cluster: Cluster, namespaces: tuple[
     assert refusal(cluster, pod(namespaces[0], "cpu")) == ""
 
 
+def test_pods_that_ask_for_none_need_no_label(
+    cluster: Cluster, namespaces: tuple[str, str]
+) -> None:
+    """Charts write so to opt out of GPUs."""
+    body = pod(namespaces[0], "nvidia.com/gpu")
+    body["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "0"
+    assert refusal(cluster, body) == ""
+
+
 @pytest.mark.parametrize("name", ["carina-restricted-classes", "carina-restricted-resources"])
 def test_server_finds_no_mistake_in_the_policy(
     cluster: Cluster, namespaces: tuple[str, str], name: str
