@@ -50,11 +50,16 @@ def test_the_readme_shows_what_it_prints(shown: str) -> None:
     (block,) = re.findall(
         r"^From the end of `make demo`:\n\n```\n(.*?)```$", readme, re.MULTILINE | re.DOTALL
     )
-    lines = block.splitlines()
+    lines = _without_numbers(block).splitlines()
     assert len(lines) == 12
-    at = 0
+    at, text = 0, _without_numbers(shown)
     for line in lines:
-        at = shown.index(line + "\n", at)
+        at = text.index(line + "\n", at)
+
+
+def _without_numbers(text: str) -> str:
+    """Which pods of the sweep run where, and so which have to go, depends on when they come."""
+    return re.sub(r"sweep-\d", "sweep-N", text)
 
 
 @pytest.mark.parametrize(
