@@ -115,7 +115,8 @@ class Cluster:
         (of_admins,) = (
             item["metadata"]["name"]
             for item in listed
-            if item["kind"] == "DeviceClass" and "carina.dev/requires" in item["metadata"]["labels"]
+            if item["kind"] == "DeviceClass"
+            and "carina.dev/requires" in item["metadata"].get("labels", {})
         )
         plugin = f"--as=system:serviceaccount:{account['namespace']}:{account['name']}"
         policies = {
