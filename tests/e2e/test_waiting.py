@@ -16,6 +16,13 @@ def test_pod_runs_on_the_first_gpu_of_a_node(
     gpus.uninstall_driver()
     for minor in range(8):
         gpus.unplug(minor)
+    # GPUs are withheld while another driver offers some on the node, and the kubelet removes the
+    # slices of an earlier test's driver half a minute after its end.
+    wait_for(
+        "slices of earlier tests to be gone",
+        lambda: not cluster.kubectl("get", "resourceslices", "-o", "name"),
+        timeout=90,
+    )
     plugin = new_plugin("waiting")
     shutil.rmtree(plugin.state_folder, ignore_errors=True)
     plugin.begin()
