@@ -83,15 +83,29 @@ def run_to_the_end(
     try:
         run_program(name, model, run, arguments)
     except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else _ENDED
+        status = _status(ended)
     except BaseException:  # noqa: BLE001 - as Python does, the process ends with it
         traceback.print_exc()
         status = _FAILED
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # it is closed
-            stream.flush()
-    os._exit(status)
+    try:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # it is closed
+                stream.flush()
+    finally:  # also if nobody reads what it writes
+        os._exit(status)
+
+
+def _status(ended: SystemExit) -> int:
+    """The exit status, as the interpreter has it: a code that is no number is a message."""
+    match ended.code:
+        case None:
+            return _ENDED
+        case int(status):
+            return status
+        case message:
+            print(message, file=sys.stderr)
+            return _FAILED
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ import yaml
 
 from carina_dra.cli.command import Command
 from carina_dra.kube import configuration
-from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.client import ApplyPatch, Client
 from carina_dra.kube.connection import ConfigurationError
 from carina_dra.kube.errors import ApiError, PathNotFound
@@ -78,11 +77,10 @@ def _queues(source: str, content: bytes) -> list[dict[str, Any]]:
 
 
 def _apply(client: Client, body: dict[str, Any]) -> None:
-    resource: ApiResource = QUEUES
     deadline = time.monotonic() + _SERVED_SECONDS
     while True:
         try:
-            client.patch(resource, body["metadata"]["name"], ApplyPatch(body, _MANAGER))
+            client.patch(QUEUES, body["metadata"]["name"], ApplyPatch(body, _MANAGER))
         except PathNotFound:
             if time.monotonic() >= deadline:
                 raise

@@ -3,7 +3,6 @@
 from typing import Final
 
 from carina_dra.kube import configuration
-from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.connection import ConfigurationError
 from carina_dra.kube.errors import ApiError, NotFound
@@ -35,11 +34,11 @@ def set_hold(queue: str, hold: Hold) -> str:
     try:
         with Client(configuration.find(None)) as client:
             if not queue or "/" in queue:  # no name, but another path of the API
-                raise HoldError(_unknown(client, QUEUES, queue))
+                raise HoldError(_unknown(client, queue))
             try:
                 found = client.patch(QUEUES, queue, MergePatch({"spec": {"hold": str(hold)}}))
             except NotFound:
-                raise HoldError(_unknown(client, QUEUES, queue)) from None
+                raise HoldError(_unknown(client, queue)) from None
     except (ApiError, ConfigurationError) as error:
         raise HoldError(f"queue {queue} is not changed: {error}") from None
     if found["spec"].get("hold") != hold:
@@ -50,7 +49,7 @@ def set_hold(queue: str, hold: Hold) -> str:
     return f"queue {queue} {_DONE[hold]}"
 
 
-def _unknown(client: Client, resource: ApiResource, name: str) -> str:
-    names = [each["metadata"]["name"] for each in client.list(resource).items]
+def _unknown(client: Client, name: str) -> str:
+    names = [each["metadata"]["name"] for each in client.list(QUEUES).items]
     remedy = did_you_mean(name, names) if names else "there is none"
     return f"there is no queue {name!r}; {remedy}"

@@ -37,7 +37,6 @@ INVALID_INPUT: Final = 2
 _NAME: Final = "queue"
 _STOP: Final = "stop"
 _RESUME: Final = "resume"
-_TWO: Final = 2
 _INDENT: Final = "  "
 _EXIT_CODES: Final = f"""\
 exit codes:
@@ -61,17 +60,18 @@ _HEADINGS: Final = (
 
 def run(arguments: Namespace) -> int:
     """Prints the queues, or stops or resumes one; errors go to standard error."""
-    words = arguments.words
-    if len(words) == _TWO and words[0] in (_STOP, _RESUME):
-        return _hold(words[0], words[1], arguments)
-    if len(words) > 1:
-        problem = f"{' '.join(words)!r} is not [QUEUE], {_STOP} QUEUE or {_RESUME} QUEUE"
-        print_error(_NAME, problem)
-        return INVALID_INPUT
-    if arguments.drain:
-        print_error(_NAME, f"--drain needs {_STOP} QUEUE")
-        return INVALID_INPUT
-    return _show(words[0] if words else None, arguments)
+    words: list[str] = arguments.words
+    match words:
+        case [("stop" | "resume") as verb, queue]:
+            return _hold(verb, queue, arguments)
+        case [_, _, *_]:
+            problem = f"{' '.join(words)!r} is not [QUEUE], {_STOP} QUEUE or {_RESUME} QUEUE"
+        case _ if arguments.drain:
+            problem = f"--drain needs {_STOP} QUEUE"
+        case _:
+            return _show(words[0] if words else None, arguments)
+    print_error(_NAME, problem)
+    return INVALID_INPUT
 
 
 def _hold(verb: str, queue: str, arguments: Namespace) -> int:

@@ -11,6 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -201,26 +202,19 @@ def test_sigterm_removes_the_sockets_and_leaves_the_slices(host: Host) -> None:
 def test_sigterm_ends_it_while_a_call_of_the_driver_hangs(host: Host) -> None:
     process = host.start()
     claim = host.allocated_claim("train", "gpu-0-mig-1g10gb-19-0")["metadata"]
-    request = v1.NodePrepareResourcesRequest(
-        claims=[v1.Claim(namespace="default", name="train", uid=claim["uid"])]
-    )
     host.gpus.hang("nvmlDeviceCreateGpuInstanceWithPlacement")
     records = mig_intents(host.folder / "kubelet", DRIVER)
 
     def is_being_made() -> bool:
         return any('"device"' in file.read_text() for file in records.glob("*.json"))
 
-    with grpc.insecure_channel(f"unix:{host.plugin / 'dra.sock'}") as channel:
-        prepare = channel.unary_unary(
-            "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
-            request_serializer=v1.NodePrepareResourcesRequest.SerializeToString,
-            response_deserializer=v1.NodePrepareResourcesResponse.FromString,
-        )
-        answer = prepare.future(request)
+    train = v1.Claim(namespace="default", name="train", uid=claim["uid"])
+    with ThreadPoolExecutor() as kubelet:
+        answer = kubelet.submit(_prepare_error, host, train)
         eventually(is_being_made)
         process.terminate()
         assert process.wait(timeout=25) == 0
-        answer.cancel()
+        assert isinstance(answer.exception(timeout=60), grpc.RpcError)  # cancelled, or cut off
 
 
 def _prepare_error(host: Host, claim: v1.Claim) -> str:

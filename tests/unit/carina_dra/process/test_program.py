@@ -1,6 +1,8 @@
 """A program from its arguments to its exit status."""
 
 import socket
+import subprocess
+import sys
 import threading
 import urllib.request
 from contextlib import AbstractContextManager
@@ -128,3 +130,35 @@ def test_a_taken_address_is_named_with_the_remedy() -> None:
 def test_off_serves_nothing() -> None:
     with _serve("off"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "said"),
+    [
+        ("SystemExit(3)", 3, ""),
+        ("SystemExit()", 0, ""),
+        ("SystemExit('no')", 1, "no\n"),
+        ("ProgramError('it cannot go on')", 1, "program: it cannot go on\n"),
+    ],
+)
+def test_a_process_ends_with_the_status_of_its_program_whatever_its_threads_do(
+    kubeconfig: Path, raised: str, status: int, said: str
+) -> None:
+    code = f"""
+import threading
+from carina_dra.process.program import ProgramError, run_to_the_end
+from carina_dra.process.settings import ProcessSettings
+
+class Settings(ProcessSettings):
+    DESCRIPTION = "A program."
+
+def run(*_):
+    threading.Thread(target=threading.Event().wait).start()
+    raise {raised}
+
+run_to_the_end("program", Settings, run, ["--kubeconfig", {str(kubeconfig)!r}])
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (status, said)
