@@ -91,7 +91,7 @@ class DeclaredQueues:
         return any(at.queue.hold is Hold.DRAIN for at in self._upwards(queue))
 
     def eviction_grace(self, queue: str) -> float:
-        """The longest grace period of a queue's pods when they are reclaimed, in seconds."""
+        """The longest grace period of a queue's pods when they are evicted, in seconds."""
         values = (at.queue.eviction_grace for at in self._upwards(queue))
         return next((value for value in values if value is not None), EVICTION_GRACE)
 

@@ -317,7 +317,8 @@ class Loop:
         """Evicts a pod of a gang that lacks another one."""
         node = pod.node or pod.given
         if node is not None and pod.key not in self._mirror.evicting:
-            self._evict(writer, pod, Eviction(pod.key, node, Action.STALE, group))
+            grace = self._mirror.roster.queues.eviction_grace(pod.queue or "")
+            self._evict(writer, pod, Eviction(pod.key, node, Action.STALE, group, grace))
 
     def _part(self) -> bool:
         """Has claims leave devices that another claim keeps; whether something is written."""

@@ -12,6 +12,7 @@ from carina_dra.kube.errors import ApiOperation, Forbidden
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
 from controller.engine.model.plan import Action, Eviction
+from controller.engine.model.queue import EVICTION_GRACE
 from controller.engine.model.reason import Reason, UnknownQueue
 from controller.report import waiting
 from controller.report.notice import (
@@ -139,14 +140,26 @@ Noticed: TypeAlias = tuple[str, Notice]
 NOTICES: Final[tuple[Noticed, ...]] = (
     ("Pod, PodGroup", GroupRefused("what is wrong, and the remedy")),
     *(
-        ("Pod", PodEvicted(Eviction("NAMESPACE/POD", "NODE", action, _cause(action)), "QUEUE"))
+        (
+            "Pod",
+            PodEvicted(
+                Eviction("NAMESPACE/POD", "NODE", action, _cause(action), EVICTION_GRACE), "QUEUE"
+            ),
+        )
         for action in Action
     ),
     *(
         (
             "Pod",
             PodEvicted(
-                Eviction("NAMESPACE/POD", "NODE", Action.RECLAIM, "OTHER/GROUP", **{mark: True}),
+                Eviction(
+                    "NAMESPACE/POD",
+                    "NODE",
+                    Action.RECLAIM,
+                    "OTHER/GROUP",
+                    EVICTION_GRACE,
+                    **{mark: True},
+                ),
                 "QUEUE",
             ),
         )

@@ -244,9 +244,8 @@ class QueueSpec:
     """For how long a group that runs is safe from other queues, such as `1h30m`. If it is absent,
     that of the parent holds."""
     eviction_grace: Seconds | None = None
-    """The longest grace period of the queue's pods when another queue reclaims what they have, such
-    as `30s`. Pods with a shorter one keep it. If it is absent, that of the parent holds. The
-    default is 10 minutes."""
+    """The longest grace period of the queue's pods when they are evicted, such as `30s`. Pods with
+    a shorter one keep it. If it is absent, that of the parent holds. The default is 10 minutes."""
     respect_budgets: _RespectBudgets | None = None
     """For which pods PodDisruptionBudgets are respected when other queues reclaim what they have:
     `always`, or `withinQuota`. Budgets then guard what the queue has beyond its quota for as long

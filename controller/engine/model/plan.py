@@ -53,8 +53,8 @@ class Eviction:
     action: Action
     group: str
     """The group for which it goes; its own if it goes for no other."""
-    grace: float | None = None
-    """The longest grace period that it gets, in seconds; None for its own."""
+    grace: float
+    """The longest grace period that it gets, in seconds."""
     moves: bool = False
     """Whether a place elsewhere is kept for the pod that replaces it."""
     past_budgets: bool = False

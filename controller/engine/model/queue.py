@@ -78,8 +78,8 @@ class Queue:
     reclaim_min_runtime: float | None = None
     """Seconds for which a group is safe from other queues; None for the parent's."""
     eviction_grace: float | None = None
-    """The longest grace period, in seconds, of its pods when other queues reclaim what they have;
-    None for the parent's."""
+    """The longest grace period, in seconds, of its pods when they are evicted; None for the
+    parent's."""
     respect_budgets: RespectBudgets | None = None
     """None for the parent's."""
     placement: Policy | None = None

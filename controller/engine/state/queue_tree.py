@@ -140,7 +140,7 @@ class QueueTree:
         return next((value for value in values if value is not None), default)
 
     def eviction_grace(self, name: str) -> float:
-        """The longest grace period of a queue's pods when they are reclaimed, in seconds."""
+        """The longest grace period of a queue's pods when they are evicted, in seconds."""
         path = self.paths[name] if name in self.queues else ()  # it may be LOST
         values = (self.queues[one].eviction_grace for one in path)
         return next((value for value in values if value is not None), EVICTION_GRACE)

@@ -49,7 +49,7 @@ def _nominate(name: str, device: str = "gpu-0", on: str = "node0") -> Nomination
 
 
 def _evict(name: str, on: str = "node0") -> Eviction:
-    return Eviction(f"default/{name}", on, Action.RECLAIM, "default/b")
+    return Eviction(f"default/{name}", on, Action.RECLAIM, "default/b", 600)
 
 
 def _plan(*steps: Step) -> Plan:

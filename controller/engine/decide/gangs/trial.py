@@ -78,7 +78,7 @@ class Trial:
     ) -> None:
         """Evicts a pod for a group; one that has only been placed here loses its place again.
 
-        It has at most `grace` seconds to end.
+        It has at most `grace` seconds to end, without them the `evictionGrace` of its queue.
         """
         journal = self.state.occupancy.journal
         decided = self.placed.get(pod.key)
@@ -89,7 +89,9 @@ class Trial:
             return
         node = self.state.occupancy.holds[pod.key].node
         self.state.occupancy.evict(pod.key, here=True)
-        eviction = Eviction(pod.key, node, action, group, grace=grace, past_budgets=past_budgets)
+        if grace is None:
+            grace = self.state.occupancy.tree.eviction_grace(self.state.occupancy.queue_of(pod))
+        eviction = Eviction(pod.key, node, action, group, grace, past_budgets=past_budgets)
         journal.put(self.evictions, pod.key, eviction)
 
     def settle(self, groups: Iterable[str]) -> None:

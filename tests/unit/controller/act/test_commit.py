@@ -127,7 +127,7 @@ def test_a_pod_without_its_gate_gets_its_claims_only() -> None:
 
 def test_a_pod_is_evicted_if_it_is_still_there() -> None:
     cluster = Cluster().pod("a", held=False)
-    gone, there = (Eviction(f"t/{name}", "n1", Action.RECLAIM, "t/g") for name in ("gone", "a"))
+    gone, there = (Eviction(f"t/{name}", "n1", Action.RECLAIM, "t/g", 30) for name in ("gone", "a"))
     assert cluster.acts(evictions=(gone, there)).evictions == ((there, cluster.mirror.pods["t/a"]),)
 
 

@@ -430,7 +430,7 @@ def test_a_pod_that_nothing_can_be_added_to_is_made_smaller_before_it_ends(
     failure = Failure(500, "InternalError", "etcdserver: request is too large")
     verb = "delete" if past_budgets else "create"
     site.server.api.faults.fail(failure, verb=verb, plural="pods")
-    eviction = Eviction("t/p", "n1", Action.RECLAIM, "t/g", past_budgets=past_budgets)
+    eviction = Eviction("t/p", "n1", Action.RECLAIM, "t/g", 30, past_budgets=past_budgets)
     writer.evict(pod, eviction)
     left: list[object] = []
     while isinstance(outcome := site.delivered.get(timeout=10), Stored):

@@ -158,7 +158,7 @@ def test_a_group_with_a_promise_says_what_it_waits_for() -> None:
 
 
 def test_a_group_that_is_evicted_says_for_whom() -> None:
-    eviction = Eviction("a/train-0", "n1", Action.RECLAIM, "a/tune")
+    eviction = Eviction("a/train-0", "n1", Action.RECLAIM, "a/tune", 30)
     found = explain(_SNAPSHOT, plan(evictions=(eviction,)), "a/train")
     assert list(lines(found))[1:] == ["pod a/train-0 is evicted (reclaim) for group a/tune"]
 

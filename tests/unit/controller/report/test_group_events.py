@@ -194,7 +194,7 @@ def test_what_its_user_has_to_change_is_a_warning() -> None:
 
 
 _OTHERS: list[Notice] = [
-    PodEvicted(Eviction("t/p", "n", action, "secret/name"), "q") for action in Action
+    PodEvicted(Eviction("t/p", "n", action, "secret/name", 30), "q") for action in Action
 ]
 _OTHERS += [DoubleAllocation("d/p/gpu-0", "secret/name"), DeviceLost("d/p/gpu-0", "secret/name")]
 
@@ -216,7 +216,7 @@ def test_no_event_names_what_another_namespace_has(notice: Notice) -> None:
     [
         (GroupRefused("name one queue"), EventType.WARNING, "Refused", "name one queue"),
         (
-            PodEvicted(Eviction("t/p", "n", Action.RECLAIM, "u/train"), "prod"),
+            PodEvicted(Eviction("t/p", "n", Action.RECLAIM, "u/train", 30), "prod"),
             EventType.NORMAL,
             "Evicted",
             (
@@ -225,19 +225,19 @@ def test_no_event_names_what_another_namespace_has(notice: Notice) -> None:
             ),
         ),
         (
-            PodEvicted(Eviction("t/p", "n", Action.PREEMPT, "t/train"), "q"),
+            PodEvicted(Eviction("t/p", "n", Action.PREEMPT, "t/train", 30), "q"),
             EventType.NORMAL,
             "Evicted",
             "group t/train has a higher priority in its queue",
         ),
         (
-            PodEvicted(Eviction("t/p", "n", Action.PREEMPT, "t/train", overran=True), "q"),
+            PodEvicted(Eviction("t/p", "n", Action.PREEMPT, "t/train", 30, overran=True), "q"),
             EventType.NORMAL,
             "Evicted",
             "it runs for longer than it declared, and group t/train waits with a reservation",
         ),
         (
-            PodEvicted(Eviction("t/p", "n", Action.CONSOLIDATE, "t/train", moves=True), "q"),
+            PodEvicted(Eviction("t/p", "n", Action.CONSOLIDATE, "t/train", 30, moves=True), "q"),
             EventType.NORMAL,
             "Evicted",
             (
@@ -246,13 +246,13 @@ def test_no_event_names_what_another_namespace_has(notice: Notice) -> None:
             ),
         ),
         (
-            PodEvicted(Eviction("t/p", "n", Action.DRAIN, "t/g"), "q"),
+            PodEvicted(Eviction("t/p", "n", Action.DRAIN, "t/g", 30), "q"),
             EventType.NORMAL,
             "Evicted",
             "its queue is being emptied, by order of an administrator",
         ),
         (
-            PodEvicted(Eviction("t/p", "n", Action.STALE, "t/g"), "q"),
+            PodEvicted(Eviction("t/p", "n", Action.STALE, "t/g", 30), "q"),
             EventType.NORMAL,
             "Evicted",
             "group t/g has fewer pods than it needs",

@@ -8,7 +8,7 @@ from controller.engine.decide.cycle import Engine
 from controller.engine.decide.nodes.places import PlaceFinder
 from controller.engine.model.plan import Action, BudgetClock, CarriedOver, Plan
 from controller.engine.model.pod import Evicting, PodNeeds
-from controller.engine.model.queue import Entitlement, RespectBudgets
+from controller.engine.model.queue import Entitlement, Hold, RespectBudgets
 from controller.engine.model.resource import Cpu
 from tests.unit.controller.engine.scene import NOW, Scene, evicted, nominated, only, started
 
@@ -42,10 +42,25 @@ class TestGracePeriods:
         plan = _borrowed().runs("old", "n", gpus=4, queue="thief").waits("new", gpus=4).plan()
         assert [(one.pod, one.grace) for one in plan.evictions] == [("t/old-0", 10)]
 
-    def test_a_preempted_pod_gets_its_own(self) -> None:
+    def test_a_preempted_pod_gets_it_too(self) -> None:
+        """With a longer one it would be charged again, beside what has started in its place."""
         scene = Scene(**only(Action.PREEMPT)).node("n", 1).queue("q", eviction_grace=10)
         plan = scene.runs("old", "n").waits("new", priority=1).plan()
-        assert [one.grace for one in plan.evictions] == [None]
+        assert [one.grace for one in plan.evictions] == [10]
+
+    def test_a_pod_of_a_stale_group_gets_it_too(self) -> None:
+        scene = Scene(**only(Action.STALE)).node("n", 2).queue("q", eviction_grace=10)
+        scene.runs("old", "n", least=2, stale_since=NOW - 60).waits("new", gpus=2)
+        assert [one.grace for one in scene.plan().evictions] == [10]
+
+    def test_a_pod_of_a_queue_that_is_emptied_gets_it_too(self) -> None:
+        scene = Scene().node("n", 1).queue("q", eviction_grace=10, hold=Hold.DRAIN)
+        assert [one.grace for one in scene.runs("old", "n").plan().evictions] == [10]
+
+    def test_it_is_ten_minutes_where_no_queue_says_it(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).node("n", 1).queue("q")
+        plan = scene.runs("old", "n").waits("new", priority=1).plan()
+        assert [one.grace for one in plan.evictions] == [600]
 
 
 class TestLingeringPods:

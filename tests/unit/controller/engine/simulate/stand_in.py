@@ -49,7 +49,9 @@ def evicting(seed: int) -> Decider:
             return plan
         chosen = random.sample(sorted(placed, key=lambda pod: pod.key), 1 + len(placed) // 3)
         evictions = tuple(
-            Eviction(pod.key, pod.state.node, random.choice([Action.RECLAIM, Action.STALE]), "a/x")
+            Eviction(
+                pod.key, pod.state.node, random.choice([Action.RECLAIM, Action.STALE]), "a/x", 30
+            )
             for pod in chosen
             if isinstance(pod.state, Placed)
         )

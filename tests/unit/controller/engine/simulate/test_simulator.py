@@ -29,7 +29,7 @@ def evicting_at(at: float, *pods: str) -> Decider:
         for key in pods if state.now >= at and not done else ():
             pod = state.occupancy.pods[key]
             if isinstance(pod.state, Placed):
-                evictions.append(Eviction(key, pod.state.node, Action.RECLAIM, "q/other"))
+                evictions.append(Eviction(key, pod.state.node, Action.RECLAIM, "q/other", 30))
         done.extend(evictions)
         return replace(plan, evictions=tuple(evictions), wake=at if state.now < at else None)
 
