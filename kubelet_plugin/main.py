@@ -38,6 +38,7 @@ from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
+from kubelet_plugin.node.watch import NodeWatch
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
@@ -117,6 +118,14 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         )
         publisher.start()
         cleanup.callback(publisher.stop)
+        own_node = NodeWatch(
+            client,
+            node=chosen.node_name,
+            driver=chosen.driver_name,
+            invalid=node_report.annotation_ignored,
+        )
+        own_node.start()
+        cleanup.callback(own_node.stop)
         offer = DeviceOffer(chosen.published_kinds, _held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
         nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots)

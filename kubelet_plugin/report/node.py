@@ -31,6 +31,7 @@ from kubelet_plugin.inventory.change import (
 )
 from kubelet_plugin.inventory.gpu import Gpu, MigMode
 from kubelet_plugin.inventory.inventory import Inventory
+from kubelet_plugin.node.view import InvalidAnnotation
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_drivers import (
     BesideOtherDrivers,
@@ -163,6 +164,13 @@ class NodeReport:
             "cannot be prepared until the kubelet accepts it; check the kubelet's log"
         )
         self._report(NodeNotice(EventType.WARNING, "RegistrationRefused", note), action="Register")
+
+    # --- from the watch of the Node ---
+
+    def annotation_ignored(self, annotation: InvalidAnnotation) -> None:
+        """Reports that an annotation of the Node cannot be read."""
+        note = f"On Node {self._node.name}, {annotation}"
+        self._report(NodeNotice(EventType.WARNING, "InvalidAnnotation", note), action="Observe")
 
     def _report(self, event: "NodeNotice", *, action: str) -> None:
         log = _log.warning if event.type is EventType.WARNING else _log.info

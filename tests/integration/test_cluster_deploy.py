@@ -80,6 +80,7 @@ def test_only_labelled_namespaces_reach_the_http_port(cluster: Cluster, workload
     "name",
     [
         "carina-kubelet-plugin-own-node-only",
+        "carina-kubelet-plugin-own-node-object",
         "carina-kubelet-plugin-pool-of-node",
         "carina-admin-access-required",
         "carina-queue-namespaces",

@@ -11,6 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from carina_dra.kube import configuration
+from carina_dra.kube.api_resource import NODES
+from carina_dra.kube.body import Body
+from carina_dra.kube.client import Client, MergePatch
+from carina_dra.kube.errors import Forbidden
 from simulation.kubernetes.cluster import (
     DEPLOY,
     Cluster,
@@ -157,7 +162,8 @@ def test_plugin_has_these_permissions_and_no_others(plugin: _Plugin) -> None:
         for resource in rule["resources"]
     }
     assert allowed == {
-        ("", "nodes"): {"get"},
+        ("", "nodes"): {"get", "list", "watch", "patch"},
+        ("", "nodes/status"): {"patch"},
         ("events.k8s.io", "events"): {"create", "patch"},
         ("resource.k8s.io", "resourceclaims"): {"get"},
         ("resource.k8s.io", "resourceslices"): {"list", "watch", "create", "update", "delete"},
@@ -326,6 +332,91 @@ def test_service_account_with_every_permission_is_exempt(
     _Plugin(cluster, plugin.driver, credentials).kubectl("delete", "resourceslice", "to-be-deleted")
 
     cluster.kubectl("delete", "serviceaccount", account, "-n", _OTHER_NAMESPACE)
+
+
+_SUBRESOURCES = pytest.mark.parametrize("subresource", [None, "status"], ids=["object", "status"])
+
+
+def test_plugin_says_on_its_own_node_that_its_gpus_are_released(plugin: _Plugin) -> None:
+    _patch_node(plugin, _annotation(f"{plugin.driver}/release-phase"))
+    _patch_node(plugin, _condition(f"{plugin.driver}/Released"), subresource="status")
+
+    node = json.loads(plugin.kubectl("get", "node", _OWN, "-o", "json"))
+    assert node["metadata"]["annotations"][f"{plugin.driver}/release-phase"] == "released"
+    conditions = {each["type"]: each["status"] for each in node["status"]["conditions"]}
+    assert conditions[f"{plugin.driver}/Released"] == "True"
+    assert conditions["Ready"] == "True"
+
+
+@_SUBRESOURCES
+def test_plugin_may_not_write_the_node_of_another_plugin(
+    plugin: _Plugin, subresource: str | None
+) -> None:
+    change = _annotation(f"{plugin.driver}/release-phase")
+
+    with pytest.raises(Forbidden, match='"own-node" may not write Node "other-node"'):
+        _patch_node(plugin, change, node=_OTHER, subresource=subresource)
+
+
+@_SUBRESOURCES
+def test_plugin_may_not_write_annotations_of_others(
+    plugin: _Plugin, subresource: str | None
+) -> None:
+    for key in (f"{plugin.driver}/release", f"{_OTHER_DRIVER}/release-phase", "release-phase"):
+        with pytest.raises(Forbidden, match=f"on a Node, and not {key}"):
+            _patch_node(plugin, _annotation(key), subresource=subresource)
+
+
+def test_plugin_may_not_write_conditions_of_others(plugin: _Plugin) -> None:
+    for kind in ("Ready", f"{_OTHER_DRIVER}/Released"):
+        with pytest.raises(Forbidden, match=f"on a Node, and not {kind}"):
+            _patch_node(plugin, _condition(kind, status="Unknown"), subresource="status")
+
+
+@_SUBRESOURCES
+def test_plugin_may_not_write_labels(plugin: _Plugin, subresource: str | None) -> None:
+    with pytest.raises(Forbidden, match="may not write labels, taints or the like"):
+        _patch_node(plugin, {"metadata": {"labels": {"zone": "mine"}}}, subresource=subresource)
+
+
+def test_plugin_may_not_take_taints_off_its_node(plugin: _Plugin) -> None:
+    with pytest.raises(Forbidden, match="may not write labels, taints or the like"):
+        _patch_node(plugin, {"spec": {"unschedulable": True}})
+
+
+def test_plugin_may_not_write_what_its_node_has(plugin: _Plugin) -> None:
+    capacity = {"status": {"capacity": {"example.com/gpu": "8"}}}
+
+    with pytest.raises(Forbidden, match="may not write the status of a Node"):
+        _patch_node(plugin, capacity, subresource="status")
+
+
+def test_administrators_write_nodes_as_before(plugin: _Plugin, cluster: Cluster) -> None:
+    cluster.kubectl("label", "node", _OWN, "zone=theirs")
+
+    node = json.loads(plugin.kubectl("get", "node", _OWN, "-o", "json"))
+    assert node["metadata"]["labels"]["zone"] == "theirs"
+
+
+def _patch_node(
+    plugin: _Plugin, change: Body, *, node: str = _OWN, subresource: str | None = None
+) -> None:
+    """As the plugin does; kubectl would read the subresource first."""
+    with Client(configuration.find(plugin.credentials.kubeconfig)) as client:
+        for condition in change.get("status", {}).get("conditions", ()):
+            held = client.get(NODES, node)["status"]["conditions"]
+            others = [each for each in held if each["type"] != condition["type"]]
+            change = {"status": {"conditions": [*others, condition]}}
+        client.patch(NODES, node, MergePatch(change), subresource=subresource)
+
+
+def _annotation(key: str) -> Body:
+    return {"metadata": {"annotations": {key: "released"}}}
+
+
+def _condition(kind: str, *, status: str = "True") -> Body:
+    condition = {"type": kind, "status": status, "reason": "Tested", "message": ""}
+    return {"status": {"conditions": [condition]}}
 
 
 @pytest.mark.parametrize("change", [{"allocation": None}, {"devices": []}])
