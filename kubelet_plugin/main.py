@@ -5,7 +5,9 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import grpc
 
 from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
@@ -19,6 +21,7 @@ from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.cdi.driver_search import DriverSearch
+from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claims.checkpoint import CheckpointError, CheckpointFormError
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
@@ -35,6 +38,7 @@ from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
+from kubelet_plugin.kubelet.health_service import HealthService
 from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
@@ -132,6 +136,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         mig_intents = MigIntentFiles(chosen.mig_intents, _boot_id(host))
 
         gpus_changed = threading.Event()
+        live_claims = LiveClaims()
 
         def publish(inventory: Inventory) -> None:
             if isinstance(inventory, DriverReplaced):
@@ -142,6 +147,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
                 stop.set()
                 return
             offer.see(devices(inventory))
+            live_claims.gpus_seen(inventory)
             gpus_changed.set()
 
         poller = InventoryPoller(
@@ -159,6 +165,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
 
         def reorder(recorded: Collection[NodeClaim]) -> None:
+            live_claims.recorded(recorded)
             uses = tuple(use for claim in recorded for use in claim.uses)
             offer.hold(use.device for use in uses)
             publisher.reorder(uses)
@@ -172,6 +179,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             mig_intents,
             poller,
             claims_changed=reorder,
+            live_claims=live_claims,
             report=claim_report,
         )
         service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
@@ -185,7 +193,15 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         cleanup.enter_context(_served_http(chosen, metrics, publisher, registration, serving))
         if not _wait_for_the_name(chosen, stop):
             return
-        _serve_kubelet(chosen, service, registration, cleanup)
+        handlers = (
+            *service.handlers(),
+            *HealthService(live_claims, clock=time.monotonic, now=time.time).handlers(),
+            *registration.handlers(),
+        )
+        _serve_kubelet(chosen, handlers, cleanup)
+        cleanup.callback(
+            live_claims.stop
+        )  # first, so that the kubelet is told before its sockets go
         serving.set()
         _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
         memory.trim_memory()
@@ -286,6 +302,7 @@ def _claims(
     poller: InventoryPoller,
     *,
     claims_changed: Callable[[Collection[NodeClaim]], None],
+    live_claims: LiveClaims,
     report: ClaimReport,
 ) -> ClaimLifecycle:
     known: tuple[Inventory | None, dict[str, GpuDevice]] = None, {}
@@ -328,6 +345,7 @@ def _claims(
             claims, live, current_devices(), device_metadata=chosen.device_metadata
         ),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
+        set_up=live_claims.set_up,
     )
     reader = ClaimReader(read_claim, driver=chosen.driver_name, pool=chosen.node_name)
     record = ClaimRecord(
@@ -386,8 +404,7 @@ def _served_http(
 
 def _serve_kubelet(
     chosen: PluginSettings,
-    service: DraService,
-    registration: Registration,
+    handlers: Iterable[grpc.GenericRpcHandler],
     cleanup: contextlib.ExitStack,
 ) -> None:
     for folder, pattern in chosen.socket_patterns:
@@ -396,10 +413,7 @@ def _serve_kubelet(
                 "removed the socket of a plugin process that no longer exists",
                 extra={"path": str(path)},
             )
-    server = UnixServer(
-        (chosen.dra_socket, chosen.registration_socket),
-        (*service.handlers(), *registration.handlers()),
-    )
+    server = UnixServer((chosen.dra_socket, chosen.registration_socket), handlers)
     try:
         server.start()
     except (OSError, RuntimeError) as error:

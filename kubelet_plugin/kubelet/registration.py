@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import grpc
 
 from kubelet_plugin.kubelet.dra_service import SUPPORTED_VERSIONS
+from kubelet_plugin.kubelet.health_service import HEALTH_VERSIONS
 from kubelet_plugin.kubelet.pb import plugin_registration_v1_pb2 as pb
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Registration:
             type="DRAPlugin",
             name=driver,
             endpoint=str(endpoint),
-            supported_versions=SUPPORTED_VERSIONS,
+            supported_versions=(*SUPPORTED_VERSIONS, *HEALTH_VERSIONS),
         )
         self._info_requested = info_requested
         self._reporter = reporter

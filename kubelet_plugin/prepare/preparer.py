@@ -23,6 +23,7 @@ class Preparer(Generic[R, M]):
         identities: Callable[[NodeClaim], frozenset[Identity]],
         wanted: Callable[[Sequence[NodeClaim], Collection[NodeClaim]], Mapping[Identity, R]],
         answer: Callable[[NodeClaim], tuple[PreparedDevice, ...]],
+        set_up: Callable[[NodeClaim, Mapping[Identity, M]], None] = lambda *_: None,
     ) -> None:
         """`identities` returns what a claim may need; `wanted`, what claims need now.
 
@@ -30,12 +31,14 @@ class Preparer(Generic[R, M]):
 
         `wanted` gets these claims and all live ones, and raises ClaimError if a claim cannot have
         what it needs. `answer` returns the devices of a prepared claim, as the kubelet receives
-        them.
+        them. `set_up` is told of each claim that has what it needs, and what is known of that. It
+        must return at once.
         """
         self._ports = ports
         self._identities = identities
         self._wanted = wanted
         self._answer = answer
+        self._set_up = set_up
 
     def reconcile(self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]) -> None:
         """Creates or removes what the concerned claims need, so that the node agrees with `live`.
@@ -59,9 +62,11 @@ class Preparer(Generic[R, M]):
             )
             unwanted -= _union(self._identities(claim) for claim in others)
         try:
-            reconcile(self._ports, unwanted | resources.keys(), resources)
+            made = reconcile(self._ports, unwanted | resources.keys(), resources)
         except ResourceError as error:
             raise _failed(error, concerned[0].reference) from error
+        for claim in served:
+            self._set_up(claim, made)
 
     def leftovers(self, live: Collection[NodeClaim]) -> tuple[Leftover, ...]:
         """Returns the resources on the node that no live claim needs.

@@ -83,10 +83,11 @@ def plan(
 
 def reconcile(
     ports: Ports[R, M], concerned: Collection[Identity], wanted: Mapping[Identity, R]
-) -> None:
+) -> Mapping[Identity, M]:
     """Removes each concerned resource that is not wanted, and creates each that is.
 
-    A resource that is left behind is removed later, as one that no claim needs.
+    Returns what is known of the created ones. A resource that is left behind is removed later, as
+    one that no claim needs.
 
     Raises:
         ResourceError: a resource cannot be removed or created. After a failed removal, the other
@@ -109,3 +110,4 @@ def reconcile(
     made: dict[Identity, M] = {}
     for resource in steps.make:
         made[resource.identity] = ports.make(resource, made)
+    return made

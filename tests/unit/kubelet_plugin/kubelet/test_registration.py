@@ -54,7 +54,12 @@ def test_get_info_names_the_driver_and_its_versions_newest_first(
 
     assert (info.type, info.name) == ("DRAPlugin", "gpu.carina.dev")
     assert info.endpoint == "/plugins/gpu.carina.dev/dra.sock"
-    assert list(info.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    assert list(info.supported_versions) == [
+        "v1.DRAPlugin",
+        "v1beta1.DRAPlugin",
+        "v1.DRAResourceHealth",
+        "v1alpha1.DRAResourceHealth",
+    ]
     assert record.reports == ["info_requested"]
 
 

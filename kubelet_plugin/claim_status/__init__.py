@@ -1,0 +1,1 @@
+"""What users are told of the devices of their claims: health, status and Events."""

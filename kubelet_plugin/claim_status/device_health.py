@@ -1,0 +1,111 @@
+"""The health of a device, as users are told it: pure values.
+
+It follows from the problems of the device's GPU. Of several problems the worst decides, so that a
+harmless one that comes later does not hide it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from kubelet_plugin.devices.device import GpuDevice, devices
+from kubelet_plugin.devices.name import gpu_name, parse_name
+from kubelet_plugin.inventory.gpu import ObservedGpu
+from kubelet_plugin.inventory.health import GpuProblems, in_order
+from kubelet_plugin.inventory.inventory import (
+    DriverMissing,
+    DriverReady,
+    DriverReplaced,
+    DriverUnusable,
+    Inventory,
+    known_gpus,
+)
+
+_DEGRADED: Final = "degraded"
+"""The state of a GPU that works, but slower than it could."""
+_UNREADABLE: Final = "unreadable"
+"""The state of a GPU that does not answer, so that nothing is known of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Healthy:
+    """The device works; the message says what is not as it should be, if anything."""
+
+    reason: str = "Healthy"
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unhealthy:
+    """The device does not work."""
+
+    reason: str
+    """One CamelCase word for the cause, that of the Event on the Node."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthUnknown:
+    """Nobody can say how the device is, because the GPU or its driver does not answer."""
+
+    reason: str
+    message: str
+
+
+DeviceHealth: TypeAlias = Healthy | Unhealthy | HealthUnknown
+
+
+@dataclass(frozen=True, slots=True)
+class GpusNow:
+    """The GPUs of one observation, and their devices by name."""
+
+    inventory: Inventory | None = None
+    """None before the GPUs were first read."""
+    gpus: Mapping[str, ObservedGpu] = field(init=False, repr=False, compare=False)
+    """By `gpu-<minor>`."""
+    devices: Mapping[str, GpuDevice] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        gpus = {f"gpu-{seen.gpu.minor}": seen for seen in known_gpus(self.inventory)}
+        object.__setattr__(self, "gpus", gpus)
+        by_name = {device.name: device for device in devices(self.inventory)}
+        object.__setattr__(self, "devices", by_name)
+
+    def health(self, device: str) -> DeviceHealth:
+        """Returns the health of the device with this name."""
+        match self.inventory:
+            case None:
+                return HealthUnknown("GPUsNotRead", "the node's GPUs have not been read yet")
+            case DriverMissing(reason):
+                return HealthUnknown("GPUDriverMissing", reason)
+            case DriverUnusable(failure):
+                return HealthUnknown(
+                    "GPUDriverFailed", f"the NVIDIA driver does not work: {failure}"
+                )
+            case DriverReplaced():
+                return HealthUnknown("GPUDriverReplaced", "another NVIDIA driver was installed")
+            case DriverReady():
+                return self._health_of(device)
+
+    def _health_of(self, device: str) -> DeviceHealth:
+        observed = self.gpus.get(gpu_name(parse_name(device)))
+        if observed is None:
+            return Unhealthy("GPUVanished", "its GPU is no longer present")
+        gpu = observed.gpu
+        offered = self.devices.get(device)
+        state = observed.state if offered is None else offered.state
+        return _health(state.problems, f"GPU {gpu.minor} ({gpu.uuid})")
+
+
+def _health(problems: GpuProblems, gpu: str) -> DeviceHealth:
+    if not problems:
+        return Healthy()
+    ordered = in_order(problems)
+    message = "; ".join(f"{gpu} {problem}" for problem in ordered)
+    preventing = [problem for problem in ordered if problem.state != _DEGRADED]
+    if not preventing:
+        return Healthy(ordered[0].event_reason, message)
+    broken = [problem for problem in preventing if problem.state != _UNREADABLE]
+    if not broken:
+        return HealthUnknown(preventing[0].event_reason, message)
+    return Unhealthy(broken[0].event_reason, f"{message}; {broken[0].remedy}")

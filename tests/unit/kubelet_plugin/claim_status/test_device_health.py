@@ -1,0 +1,104 @@
+"""The health of devices, as it follows from the problems of their GPU."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import ClassVar, cast
+
+import pytest
+
+from kubelet_plugin.claim_status.device_health import (
+    GpusNow,
+    HealthUnknown,
+    Healthy,
+    Unhealthy,
+)
+from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, NvmlHang, Severity
+from kubelet_plugin.inventory.inventory import (
+    DriverMissing,
+    DriverReady,
+    DriverReplaced,
+    DriverUnusable,
+    Inventory,
+)
+from tests.samples.gpus import LOST, MIG, NOTICED, UNREADABLE, observed
+
+
+@dataclass(frozen=True)
+class _Slow:
+    """A problem that only makes the GPU slower."""
+
+    state: ClassVar[str] = "degraded"
+    event_reason: ClassVar[str] = "GPUDegraded"
+    severity: ClassVar[Severity] = Severity.TRANSIENT
+    remedy: ClassVar[str] = "cool it"
+    failure: NvmlFailure = field(default=LOST.failure)
+    since: datetime = NOTICED
+
+    def __str__(self) -> str:
+        return "is throttled"
+
+
+SLOW = cast("GpuProblem", _Slow())
+
+
+def seen(*problems: GpuProblem) -> GpusNow:
+    return GpusNow(DriverReady((observed(0, *problems, mig=MIG),)))
+
+
+@pytest.mark.parametrize(
+    "device", ["gpu-0", "gpu-0-share", "gpu-0-monitor", "gpu-0-mig-7g80gb-0-0"]
+)
+def test_every_device_has_the_health_of_its_gpu(device: str) -> None:
+    assert seen().health(device) == Healthy()
+
+    health = seen(LOST).health(device)
+
+    assert isinstance(health, Unhealthy)
+    assert health.reason == "GPULost"
+    assert "GPU 0 (GPU-00000000" in health.message
+    assert LOST.remedy in health.message
+
+
+def test_nothing_is_known_of_a_gpu_that_does_not_answer() -> None:
+    hang = replace(UNREADABLE, failure=NvmlHang(30))
+    for problem in (UNREADABLE, hang):
+        health = seen(problem).health("gpu-0")
+        assert isinstance(health, HealthUnknown)
+        assert health.reason == "GPUUnreadable"
+
+
+def test_a_gpu_that_only_got_slower_is_healthy_and_says_so() -> None:
+    assert seen(SLOW).health("gpu-0") == Healthy(
+        "GPUDegraded", "GPU 0 (GPU-00000000-0000-0000-0000-000000000000) is throttled"
+    )
+
+
+def test_the_worst_of_several_problems_decides() -> None:
+    health = seen(SLOW, LOST, UNREADABLE).health("gpu-0")
+    assert isinstance(health, Unhealthy)
+    assert health.reason == "GPULost"
+    assert "is throttled" in health.message
+
+
+def test_a_gpu_that_is_gone_is_unhealthy() -> None:
+    assert isinstance(seen().health("gpu-1"), Unhealthy)
+    assert isinstance(seen().health("other"), Unhealthy)
+
+
+def test_a_device_that_is_not_offered_now_has_the_health_of_its_gpu() -> None:
+    assert isinstance(seen(LOST).health("gpu-0-mig-1g10gb-19-0"), Unhealthy)
+
+
+@pytest.mark.parametrize(
+    ("inventory", "reason"),
+    [
+        (None, "GPUsNotRead"),
+        (DriverMissing("no library"), "GPUDriverMissing"),
+        (DriverUnusable(LOST.failure), "GPUDriverFailed"),
+        (DriverReplaced("/lib"), "GPUDriverReplaced"),
+    ],
+)
+def test_nothing_is_known_without_a_driver(inventory: Inventory | None, reason: str) -> None:
+    health = GpusNow(inventory).health("gpu-0")
+    assert isinstance(health, HealthUnknown)
+    assert health.reason == reason
