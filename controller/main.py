@@ -173,6 +173,8 @@ def lead(
             decide_seconds=chosen.decide_seconds,
             verdict_seconds=chosen.verdict_seconds,
             avoid_seconds=chosen.avoid_seconds,
+            evicts_unqueued=chosen.evict_unqueued,
+            device_eviction_grace=chosen.device_eviction_grace_seconds,
         )
         watches = Watches(watching, mirror, inbox.put, statuses, finalizers, newcomers)
         cleanup.callback(watches.stop)

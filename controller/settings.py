@@ -182,6 +182,19 @@ class Settings(ProcessSettings):
         description="seconds that kube-scheduler's refusal must last before it counts",
     )
 
+    evict_unqueued: bool = Field(
+        default=False,
+        description="whether pods without a queue are evicted, too, that got devices as extended "
+        "resources, when a device has a taint with the effect NoExecute: Kubernetes evicts only "
+        "pods that name claims. The one exception to that pods without a queue are never touched",
+    )
+    device_eviction_grace_seconds: float = Field(
+        60.0,
+        ge=0,
+        description="seconds for which a disruption budget may refuse the eviction of a pod for a "
+        "taint of its device with the effect NoExecute; then the pod is deleted",
+    )
+
     @model_validator(mode="after")
     def _lease_can_be_renewed(self) -> Self:
         if not self.retry_seconds < self.renew_seconds < self.lease_seconds:

@@ -1,6 +1,7 @@
 """Device taints: tolerations, and the taints that DeviceTaintRules add (KEP-5055)."""
 
 from collections.abc import Iterable
+from math import inf
 
 from carina_dra.resource import (
     Device,
@@ -23,6 +24,12 @@ def untolerated(device: Device, tolerations: Iterable[DeviceToleration]) -> Devi
     return None
 
 
+def taint_text(taint: DeviceTaint) -> str:
+    """A taint as kubectl writes those of nodes, such as `key=value:NoExecute`."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
 def prevents_allocation(taint: DeviceTaint) -> bool:
     """Whether the taint keeps claims away that do not tolerate it."""
     return taint.effect in _PREVENTS_ALLOCATION
@@ -41,6 +48,21 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
             return toleration.value == taint.value
         case _:
             return False
+
+
+def eviction_time(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> float:
+    """When a taint with the effect NoExecute evicts who has a device with these tolerations.
+
+    A Unix time; infinite for never. Several tolerations hold for as long as the shortest one
+    (kube-controller-manager, device taint eviction).
+    """
+    seconds = [
+        inf if toleration.toleration_seconds is None else max(0, toleration.toleration_seconds)
+        for toleration in tolerations
+        if tolerates(toleration, taint)
+    ]
+    added = 0.0 if taint.time_added is None else taint.time_added.timestamp()
+    return added + min(seconds, default=0)
 
 
 def added_by_rules(

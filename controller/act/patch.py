@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim, encode
 from controller.engine.model.group import Group, least_pods
@@ -163,14 +163,29 @@ def seconds_of_grace(pod: ObservedPod, longest: float | None) -> int | None:
     return max(1, math.ceil(longest))
 
 
-def disrupted(body: Mapping[str, Any], now: datetime) -> Json:
+class Disruption(NamedTuple):
+    """Why a pod is deleted although disruption budgets refuse it, as a condition has it."""
+
+    reason: str
+    message: str
+
+
+RECLAIMED: Final = Disruption(
+    "ReclaimedByCarina", "Its queue has more than its quota, and another queue is below its own."
+)
+DEVICE_TAINTED: Final = Disruption(
+    "DeviceTainted", "A device of it has a taint with the effect NoExecute."
+)
+
+
+def disrupted(body: Mapping[str, Any], why: Disruption, now: datetime) -> Json:
     """The condition of a pod that is to be deleted, although disruption budgets refuse it."""
     conditions = (body.get("status") or {}).get("conditions") or ()
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
-        "reason": "ReclaimedByCarina",
-        "message": "Its queue has more than its quota, and another queue is below its own.",
+        "reason": why.reason,
+        "message": why.message,
         "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     others = [known for known in conditions if known.get("type") != condition["type"]]

@@ -44,6 +44,7 @@ from carina_dra.kube.errors import (
 from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
 from controller.act.commit import ClaimStart, ClaimUse, ClaimWrite, Commit, PodStart, Release
+from controller.act.device_eviction import DeviceEviction
 from controller.act.takeover import Unsettled
 from controller.engine.model.plan import Eviction
 from controller.names import DELETE_PROTECTION
@@ -109,7 +110,7 @@ class EvictionEnded:
     """An attempt to evict a pod has ended."""
 
     pod: ObservedPod
-    eviction: Eviction | None
+    eviction: Eviction | DeviceEviction | None
     """None if its own start is undone by it."""
     error: Exception | None
 
@@ -207,17 +208,19 @@ class Writer:
 
         self._pool.submit(lambda: self._deliver(ReservationEnded(claim.key, _error_of(work))))
 
-    def evict(self, pod: ObservedPod, eviction: Eviction | None) -> None:
+    def evict(self, pod: ObservedPod, eviction: Eviction | DeviceEviction | None) -> None:
         """Evicts a pod through the eviction API, which respects disruption budgets.
 
         One that is being deleted already is deleted again with a shorter grace period, which the
         eviction API would not do.
         """
-        longest = None if eviction is None else eviction.grace
+        longest = eviction.grace if isinstance(eviction, Eviction) else None
 
         def end() -> None:
             if eviction is not None and eviction.past_budgets:
-                self._delete(pod, longest)
+                is_tainted = isinstance(eviction, DeviceEviction)
+                why = patch.DEVICE_TAINTED if is_tainted else patch.RECLAIMED
+                self._delete(pod, why, longest)
             elif pod.deleted is not None:
                 self._hasten(pod, longest)
             else:
@@ -240,12 +243,12 @@ class Writer:
 
         self._pool.submit(lambda: self._deliver(EvictionEnded(pod, eviction, _error_of(work))))
 
-    def _delete(self, pod: ObservedPod, longest: float | None) -> None:
+    def _delete(self, pod: ObservedPod, why: patch.Disruption, longest: float | None) -> None:
         """Deletes a pod although disruption budgets refuse it, and notes in it why."""
-        self._note_disruption(ObjectKey(pod.namespace, pod.name), pod.uid)
+        self._note_disruption(ObjectKey(pod.namespace, pod.name), pod.uid, why)
         self._hasten(pod, longest)
 
-    def _note_disruption(self, key: ObjectKey, uid: str) -> None:
+    def _note_disruption(self, key: ObjectKey, uid: str, why: patch.Disruption) -> None:
         """Writes the condition DisruptionTarget, whatever else changes the pod meanwhile.
 
         A tenant may change it again and again, or leave no room; then it is deleted without the
@@ -254,7 +257,7 @@ class Writer:
         for _ in range(_MOST_CONFLICTS):
             body = self._write(PODS, key, patch.nothing(uid))
             with suppress(Conflict, Invalid):
-                self._write(PODS, key, patch.disrupted(body, self._now()), "status")
+                self._write(PODS, key, patch.disrupted(body, why, self._now()), "status")
                 return
 
     def _make_room(self, pod: ObservedPod) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -35,6 +35,8 @@ _WAIT_BUCKETS: Final = (
     *(_MINUTE, 3 * _MINUTE, 10 * _MINUTE, 30 * _MINUTE),
     *(_HOUR, 3 * _HOUR, 10 * _HOUR, _DAY, 3 * _DAY, 7 * _DAY),
 )
+DEVICE_TAINT: Final = "device-taint"
+"""The action of an eviction that no plan asks for: a device of the pod has a taint."""
 
 
 class CyclePhase(StrEnum):
@@ -145,7 +147,8 @@ class ControllerMetrics:
         )
         self._evictions = Counter(
             "carina_evictions",
-            f"Pods that the API server has accepted to evict, by action ({_names(Action)}).",
+            f"Pods that the API server has accepted to evict, by action ({_names(Action)}, "
+            f"{DEVICE_TAINT}).",
             ("action",),
             registry=registry,
         )
@@ -189,7 +192,7 @@ class ControllerMetrics:
             self._phases.labels(phase)
         for lack in Lack:
             self._stranded.labels(lack)
-        for action in Action:
+        for action in (*Action, DEVICE_TAINT):
             self._evictions.labels(action)
         for reason in Undone:
             self._undone.labels(reason)
@@ -219,8 +222,8 @@ class ControllerMetrics:
         for phase, duration in seconds.items():
             self._phases.labels(phase).observe(duration)
 
-    def evicted(self, action: Action) -> None:
-        """A pod was evicted."""
+    def evicted(self, action: Action | Literal["device-taint"]) -> None:
+        """A pod was evicted: by an action of a plan, or for a taint of a device."""
         self._evictions.labels(action).inc()
 
     def set_aside(self, reason: SetAsideReason) -> None:

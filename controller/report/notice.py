@@ -43,6 +43,18 @@ class PodEvicted:
 
 
 @dataclass(frozen=True, slots=True)
+class PodEvictedForTaint:
+    """About a pod that was evicted, since a device of it has a taint with the effect NoExecute."""
+
+    device: str
+    """`driver/pool/device`."""
+    taint: str
+    """`key=value:effect`."""
+    past_budgets: bool = False
+    """Whether it was deleted, since disruption budgets refused its eviction for too long."""
+
+
+@dataclass(frozen=True, slots=True)
 class DoubleAllocation:
     """About a claim that loses its devices: another claim has one of them and keeps it."""
 
@@ -91,6 +103,7 @@ Notice: TypeAlias = (
     GroupWaits
     | GroupRefused
     | PodEvicted
+    | PodEvictedForTaint
     | DoubleAllocation
     | DeviceLost
     | PodStranded
@@ -122,26 +135,10 @@ def event_text(notice: Notice, namespace: str, turn: Turn | None = None) -> Even
             return EventText(kind, word, "Schedule", _why_waiting(notice, turn))
         case GroupRefused(text=text):
             return EventText(EventType.WARNING, REFUSED, "Schedule", text)
-        case PodEvicted(eviction=eviction, queue=queue):
-            note = _why_evicted(eviction, _group(namespace, eviction.group, queue))
-            if eviction.past_budgets:
-                note += (
-                    "; a disruption budget refused its eviction for longer than the evictionGrace "
-                    "of its queue, so it is deleted"
-                )
-            return EventText(EventType.NORMAL, "Evicted", "Evict", note)
-        case DoubleAllocation(device=device, keeper=keeper):
-            note = (
-                f"device {device} was allocated twice; {_keeper(namespace, keeper)} keeps it, and "
-                "what uses this claim has to leave"
-            )
-            return EventText(EventType.WARNING, "DoubleAllocation", "Allocate", note)
-        case DeviceLost(device=device, keeper=keeper):
-            note = (
-                f"device {device} was allocated twice; {_keeper(namespace, keeper)} keeps it, and "
-                "no controller replaces this pod: delete it, and create it again"
-            )
-            return EventText(EventType.WARNING, "DoubleAllocation", "Allocate", note)
+        case PodEvicted() | PodEvictedForTaint():
+            return _about_eviction(notice, namespace)
+        case DoubleAllocation() | DeviceLost():
+            return _about_double_allocation(notice, namespace)
         case PodStranded(node=node):
             note = (
                 f"kube-scheduler refuses it on node {node}, where its devices were planned and to "
@@ -159,6 +156,39 @@ def event_text(notice: Notice, namespace: str, turn: Turn | None = None) -> Even
             )
             return EventText(EventType.WARNING, "SetAside", "Schedule", note)
     assert_never(notice)
+
+
+def _about_eviction(notice: PodEvicted | PodEvictedForTaint, namespace: str) -> EventText:
+    match notice:
+        case PodEvicted(eviction=eviction, queue=queue):
+            note = _why_evicted(eviction, _group(namespace, eviction.group, queue))
+            if eviction.past_budgets:
+                note += (
+                    "; a disruption budget refused its eviction for longer than the evictionGrace "
+                    "of its queue, so it is deleted"
+                )
+            return EventText(EventType.NORMAL, "Evicted", "Evict", note)
+        case PodEvictedForTaint(device=device, taint=taint, past_budgets=past_budgets):
+            note = f"its device {device} has the taint {taint}"
+            if past_budgets:
+                note += (
+                    "; a disruption budget refused its eviction for longer than "
+                    "device_eviction_grace_seconds, so it is deleted"
+                )
+            return EventText(EventType.NORMAL, "DeviceTainted", "Evict", note)
+    assert_never(notice)
+
+
+def _about_double_allocation(notice: DoubleAllocation | DeviceLost, namespace: str) -> EventText:
+    note = f"device {notice.device} was allocated twice; {_keeper(namespace, notice.keeper)} "
+    match notice:
+        case DoubleAllocation():
+            note += "keeps it, and what uses this claim has to leave"
+        case DeviceLost():
+            note += "keeps it, and no controller replaces this pod: delete it, and create it again"
+        case _:
+            assert_never(notice)
+    return EventText(EventType.WARNING, "DoubleAllocation", "Allocate", note)
 
 
 def _why_waiting(notice: GroupWaits, turn: Turn | None) -> str:

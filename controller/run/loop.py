@@ -12,6 +12,7 @@ from functools import cache, partial
 from itertools import islice
 from typing import Final, assert_never
 
+from carina_dra.allocator.taint import taint_text
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
 from carina_dra.kube.body import Body, key_of
 from carina_dra.kube.collector_pause import collector_paused
@@ -19,6 +20,7 @@ from carina_dra.kube.errors import ApiError
 from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import ResourceClaim
 from controller.act.commit import Acts, Commit, Release, acts
+from controller.act.device_eviction import DeviceEviction, DeviceEvictions
 from controller.act.parting import Evict, Tell, partings
 from controller.act.verdict import (
     DecideAgain,
@@ -48,13 +50,14 @@ from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from controller.report.cycle_report import ObjectVersion, Observed
 from controller.report.failures import FailureLog
-from controller.report.metrics import ControllerMetrics, CyclePhase, Undone
+from controller.report.metrics import DEVICE_TAINT, ControllerMetrics, CyclePhase, Undone
 from controller.report.notice import (
     DeviceLost,
     DoubleAllocation,
     GateNotRemoved,
     ObjectSetAside,
     PodEvicted,
+    PodEvictedForTaint,
     PodStranded,
 )
 from controller.report.queue_checks import access_of
@@ -95,6 +98,8 @@ class Loop:
         decide_seconds: float = math.inf,
         verdict_seconds: float,
         avoid_seconds: float,
+        evicts_unqueued: bool = False,
+        device_eviction_grace: float = 60.0,
         now: Callable[[], float] = time.time,
     ) -> None:
         """`writer` is None to decide and report only; `progress` is called again and again.
@@ -102,6 +107,10 @@ class Loop:
         fence: what keeps the previous leader from writing, if it may still be.
 
         newcomers: where pods wait that no decision has seen yet.
+
+        evicts_unqueued: whether pods without a queue are evicted for taints of their devices.
+
+        device_eviction_grace: for how many seconds disruption budgets may refuse that.
 
         No decision begins anything after `decide_seconds`; the next one goes on.
         """
@@ -120,6 +129,7 @@ class Loop:
         self._avoid_seconds = avoid_seconds
         self._now = now
         self._engine = Engine(mirror.state)
+        self._device_evictions = DeviceEvictions(mirror, evicts_unqueued, device_eviction_grace)
         self._settling: dict[str, float] = {}
         """The claims of which a reservation is being ended, or cannot be until a Unix time."""
         self._told: set[ObjectReference] = set()
@@ -176,7 +186,7 @@ class Loop:
         """Decides and acts if there may be something to do; whether to do it again at once."""
         began = time.monotonic()
         busy |= self._mirror.refresh(self._now())
-        if self._judge() | self._part():
+        if self._judge() | self._part() | self._evict_tainted():
             busy |= self._mirror.refresh(self._now())
         busy |= self._settle_again()
         observed = time.monotonic()
@@ -259,6 +269,7 @@ class Loop:
         now = self._now()
         wakes = [self._mirror.wake, None if self._plan is None else self._plan.wake]
         wakes += [next_verdict(self._mirror, self._verdict_seconds), *self._settling.values()]
+        wakes.append(self._device_evictions.wake)
         if self._report_due:
             wakes.append(now + self._reported_at + _REPORT_INTERVAL - time.monotonic())
         return min([_IDLE, *(at - now for at in wakes if at is not None)])
@@ -356,6 +367,22 @@ class Loop:
         self._mirror.assume_evicted(pod.key)
         writer.evict(pod, None)
 
+    def _evict_tainted(self) -> bool:
+        """Evicts pods whose devices have taints that evict; whether there were any."""
+        if self._writer is None:
+            return False
+        attempt = self._mirror.set_aside.attempt_when_due
+        evicted = [
+            attempt(_PODS, due.pod.key, "evicted", partial(self._evict_for, self._writer, due))
+            for due in self._device_evictions.due(self._now())
+        ]
+        return any(evicted)
+
+    def _evict_for(self, writer: Writes, eviction: DeviceEviction) -> None:
+        self._mirror.assume_evicted(eviction.pod.key)
+        self._mirror.roster.note_evicted(eviction.pod, self._now())
+        writer.evict(eviction.pod, eviction)
+
     def _settle_again(self) -> bool:
         """Whether reservations can be ended that could not be before."""
         now = self._now()
@@ -398,23 +425,45 @@ class Loop:
                 assert_never(outcome)
 
     def _evicted(
-        self, pod: ObservedPod, eviction: Eviction | None, error: Exception | None
+        self,
+        pod: ObservedPod,
+        eviction: Eviction | DeviceEviction | None,
+        error: Exception | None,
     ) -> None:
         if error is not None:
-            mirror, now = self._mirror, self._now()
-            known = mirror.pods.get(pod.key)
-            if known is not None and known.uid == pod.uid and pod.key in mirror.refused:
-                mirror.refused[pod.key] = now
-            mirror.forget_eviction(pod, now + EVICTION)
-            _note(error)
-        elif eviction is not None:
-            self._metrics.evicted(eviction.action)
-            group = self._mirror.state.occupancy.groups.get(eviction.group)
-            queue = "" if group is None else group.queue
-            self._events.record(pod_reference(pod), PodEvicted(eviction, queue))
-            facts = {"pod": pod.key, "action": eviction.action, "for": eviction.group}
-            how = "deleted past its budgets" if eviction.past_budgets else "evicted"
-            _log.info(f"a pod is {how}", extra=facts)
+            self._not_evicted(pod, eviction, error)
+            return
+        match eviction:
+            case Eviction():
+                self._metrics.evicted(eviction.action)
+                group = self._mirror.state.occupancy.groups.get(eviction.group)
+                queue = "" if group is None else group.queue
+                self._events.record(pod_reference(pod), PodEvicted(eviction, queue))
+                facts = {"pod": pod.key, "action": eviction.action, "for": eviction.group}
+            case DeviceEviction(device=device):
+                self._metrics.evicted(DEVICE_TAINT)
+                taint = taint_text(eviction.taint)
+                notice = PodEvictedForTaint(str(device), taint, eviction.past_budgets)
+                self._events.record(pod_reference(pod), notice)
+                facts = {"pod": pod.key, "device": str(device), "taint": taint}
+            case None:
+                return
+            case _:
+                assert_never(eviction)
+        how = "deleted past its budgets" if eviction.past_budgets else "evicted"
+        _log.info(f"a pod is {how}", extra=facts)
+
+    def _not_evicted(
+        self, pod: ObservedPod, eviction: Eviction | DeviceEviction | None, error: Exception
+    ) -> None:
+        mirror, now = self._mirror, self._now()
+        known = mirror.pods.get(pod.key)
+        if known is not None and known.uid == pod.uid and pod.key in mirror.refused:
+            mirror.refused[pod.key] = now
+        if isinstance(eviction, DeviceEviction):
+            self._device_evictions.fail(pod, error, now)
+        mirror.forget_eviction(pod, now + EVICTION)
+        _note(error)
 
     def _measure_wait(self, key: str) -> None:
         """Records that a group has started, the first time."""

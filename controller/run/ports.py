@@ -5,6 +5,7 @@ from typing import Protocol
 from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import ResourceClaim
 from controller.act.commit import Commit, Release
+from controller.act.device_eviction import DeviceEviction
 from controller.act.takeover import Unsettled
 from controller.engine.model.plan import Eviction, Plan
 from controller.engine.state.state import State
@@ -25,7 +26,7 @@ class Writes(Protocol):
     def unreserve(self, claim: ResourceClaim) -> None:
         """Ends the controller's own reservation of a claim."""
 
-    def evict(self, pod: ObservedPod, eviction: Eviction | None) -> None:
+    def evict(self, pod: ObservedPod, eviction: Eviction | DeviceEviction | None) -> None:
         """Evicts a pod."""
 
     def fence(self, unsettled: Unsettled, *, until: float) -> None:

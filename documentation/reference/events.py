@@ -23,6 +23,7 @@ from controller.report.notice import (
     Notice,
     ObjectSetAside,
     PodEvicted,
+    PodEvictedForTaint,
     PodStranded,
     event_text,
 )
@@ -164,6 +165,10 @@ NOTICES: Final[tuple[Noticed, ...]] = (
             ),
         )
         for mark in ("moves", "overran", "past_budgets")
+    ),
+    *(
+        ("Pod", PodEvictedForTaint("DEVICE", "KEY=VALUE:NoExecute", past_budgets=past_budgets))
+        for past_budgets in (False, True)
     ),
     ("ResourceClaim", DoubleAllocation("DEVICE", "NAMESPACE/CLAIM")),
     ("Pod", DeviceLost("DEVICE", "NAMESPACE/CLAIM")),

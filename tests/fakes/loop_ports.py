@@ -5,6 +5,7 @@ import threading
 from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import ResourceClaim
 from controller.act.commit import Commit, Release
+from controller.act.device_eviction import DeviceEviction
 from controller.act.takeover import Unsettled
 from controller.engine.model.plan import Eviction, Plan
 from controller.engine.state.state import State
@@ -36,7 +37,7 @@ class NotedWrites:
     def unreserve(self, claim: ResourceClaim) -> None:
         self.unreserved.append(claim.key)
 
-    def evict(self, pod: ObservedPod, eviction: Eviction | None) -> None:
+    def evict(self, pod: ObservedPod, eviction: Eviction | DeviceEviction | None) -> None:
         del eviction
         self.evicted.append(pod)
 

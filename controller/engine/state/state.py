@@ -29,6 +29,7 @@ from controller.engine.state.queue_tree import QueueTree
 from controller.engine.state.recount import Recount
 from controller.engine.state.requests import Requests
 from controller.engine.state.spare_parts import SpareParts
+from controller.engine.state.tainted import TaintedDevices
 
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 
@@ -52,6 +53,7 @@ class State:
         self._recount = Recount()
         self.requests = Requests(self.occupancy)
         self.spare_parts = SpareParts(self.occupancy)
+        self.tainted = TaintedDevices(self.occupancy.cluster, self.occupancy.claims)
         self._queues: dict[str, Queue] = {}
         self._memory = EngineMemory(snapshot.memory)
         self._load(snapshot)
@@ -63,8 +65,10 @@ class State:
             self.occupancy.feed.put(device_class)
         for rule in snapshot.rules:
             self.occupancy.feed.put(rule)
+        self.tainted.note_rules()
         for published in snapshot.slices:
             self.occupancy.feed.put(published)
+            self.tainted.note_slice(None, published)
         for node in snapshot.nodes:
             self.put_node(node)
         self.put_queues(snapshot.queues)
@@ -119,16 +123,33 @@ class State:
         self._ask_again()
         self._notice_devices(before, watched)
         self.occupancy.feed.put(watched)
-        if isinstance(watched, DeviceClass):
-            self.occupancy.devices.forget_classes()
+        self._note(before, watched)
 
     def remove_devices(self, watched: _DeviceObject) -> None:
         """Applies that such an object was deleted."""
         self._ask_again()
-        self._notice_devices(self._known(watched))
+        before = self._known(watched)
+        self._notice_devices(before)
         self.occupancy.feed.remove(watched)
-        if isinstance(watched, DeviceClass):
-            self.occupancy.devices.forget_classes()
+        self._note(before, None)
+
+    def _note(self, before: _DeviceObject | None, after: _DeviceObject | None) -> None:
+        """Has what follows from devices follow a change of an object."""
+        match after or before:
+            case DeviceClass():
+                self.occupancy.devices.forget_classes()
+            case DeviceTaintRule():
+                self.tainted.note_rules()
+            case ResourceSlice():
+                versions = (before, after)
+                self.tainted.note_slice(
+                    *(
+                        version if isinstance(version, ResourceSlice) else None
+                        for version in versions
+                    )
+                )
+            case None:
+                pass
 
     def set_exclusive(self, *, exclusive: bool) -> None:
         """Applies whether GPUs are for the claims only that are allocated by a plan."""
@@ -425,6 +446,7 @@ class State:
             self._detach(pod)
         self.occupancy.cluster.release(key)
         self._recount.follow(key, self.occupancy.claims.get(key), claim)
+        self.tainted.follow(key, self.occupancy.claims.get(key), claim)
         if claim is None:
             del self.occupancy.claims[key]
             self._replaceable.pop(key, None)

@@ -182,7 +182,7 @@ def test_a_pod_that_budgets_guard_keeps_its_other_conditions() -> None:
     old = {"type": "DisruptionTarget", "status": "False"}
     ready = {"type": "Ready", "status": "True"}
     body["status"] = {"conditions": [old, ready]}
-    written = patch.disrupted(body, datetime(2026, 1, 1, tzinfo=UTC))
+    written = patch.disrupted(body, patch.RECLAIMED, datetime(2026, 1, 1, tzinfo=UTC))
     assert written["metadata"] == {"uid": "uid-p", "resourceVersion": "3"}
     kept, added = written["status"]["conditions"]
     assert kept == ready

@@ -1,0 +1,149 @@
+"""Devices with taints that keep claims away or evict pods, and the claims that have such devices.
+
+Nothing is looked up as long as no device has such a taint.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from carina_dra.allocator.taint import added_by_rules, may_apply, prevents_allocation
+from carina_dra.allocator.usage import PoolId
+from carina_dra.placement.cluster.cluster import Cluster
+from carina_dra.resource import (
+    DeviceResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+    TaintEffect,
+)
+
+_Taints: TypeAlias = tuple[DeviceTaint, ...]
+_NONE: Final[Mapping[str, _Taints]] = {}
+
+
+class TaintedDevices:
+    """The taints of devices, as slices publish them and as rules evict by them."""
+
+    def __init__(self, cluster: Cluster, claims: Mapping[str, ResourceClaim]) -> None:
+        """`claims` are those of the state, by `namespace/name`."""
+        self._cluster = cluster
+        self._claims = claims
+        self._published: dict[PoolId, Mapping[str, _Taints]] = {}
+        """By pool with a device that its driver has tainted: the taints by device."""
+        self._rules: tuple[DeviceTaintRule, ...] = ()
+        """Those with the effect NoExecute."""
+        self._holders: dict[PoolId, dict[str, None]] = {}
+        """By pool with a tainted device: the claims that have a device of it."""
+        self._is_outdated = False
+        """Whether pools have been tainted of which the holders are not known yet."""
+
+    def note_slice(self, *versions: ResourceSlice | None) -> None:
+        """Records that a slice has changed, of which these are the states before and after."""
+        for pool in {_pool_of(published) for published in versions if published is not None}:
+            if pool not in self._published and not any(map(_has_taints, filter(None, versions))):
+                continue
+            taints = _newest(self._cluster.slices_of(pool))
+            if taints:
+                self._published[pool] = taints
+            else:
+                self._published.pop(pool, None)
+            self._is_outdated = True
+        if self._rules and None in versions:  # a pool has come, or is gone
+            self._is_outdated = True
+
+    def note_rules(self) -> None:
+        """Records that a rule has changed."""
+        evicting = tuple(
+            rule
+            for rule in self._cluster.rules.values()
+            if rule.spec.taint.effect == TaintEffect.NO_EXECUTE
+        )
+        if evicting != self._rules:
+            self._rules = evicting
+            self._is_outdated = True
+
+    def follow(self, key: str, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
+        """Records that a claim has changed."""
+        if not self._holders:
+            return
+        for pool in _pools_of(before):
+            self._holders.get(pool, {}).pop(key, None)
+        for pool in _pools_of(after):
+            if pool in self._holders:
+                self._holders[pool][key] = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no device has a taint that matters."""
+        return not (self._published or self._rules)
+
+    def holders(self) -> Iterator[str]:
+        """The claims that may have a tainted device, in order."""
+        if self._is_outdated:
+            self._find_holders()
+        if self._holders:
+            yield from sorted({key for claims in self._holders.values() for key in claims})
+
+    def of_driver(self, result: DeviceResult) -> _Taints:
+        """The taints that keep claims away with which its driver publishes a device."""
+        taints = self._published.get(PoolId(result.driver, result.pool), _NONE)
+        return taints.get(result.device, ())
+
+    def evicting(self, result: DeviceResult) -> _Taints:
+        """The taints of a device with the effect NoExecute, those of rules too."""
+        of_rules = added_by_rules(self._rules, result.driver, result.pool, result.device)
+        of_driver = self.of_driver(result)
+        return tuple(
+            taint for taint in (*of_driver, *of_rules) if taint.effect == TaintEffect.NO_EXECUTE
+        )
+
+    def _find_holders(self) -> None:
+        self._is_outdated = False
+        pools = set(self._published)
+        if self._rules:
+            pools |= {
+                pool
+                for pool in map(_pool_of, self._cluster.slices.values())
+                if any(may_apply(rule, pool.driver, pool.pool) for rule in self._rules)
+            }
+        known = self._holders
+        self._holders = {pool: known.get(pool, {}) for pool in pools}
+        if pools <= known.keys():
+            return
+        for key, claim in self._claims.items():
+            for pool in _pools_of(claim):
+                if pool in self._holders:
+                    self._holders[pool][key] = None
+
+
+def _pools_of(claim: ResourceClaim | None) -> set[PoolId]:
+    allocation = None if claim is None else claim.status.allocation
+    if allocation is None:
+        return set()
+    return {PoolId(result.driver, result.pool) for result in allocation.devices.results}
+
+
+def _pool_of(published: ResourceSlice) -> PoolId:
+    return PoolId(published.spec.driver, published.spec.pool.name)
+
+
+def _has_taints(published: ResourceSlice) -> bool:
+    return any(device.taints for device in published.spec.devices)
+
+
+def _newest(slices: Iterable[ResourceSlice]) -> Mapping[str, _Taints]:
+    """The taints of the devices of a pool that have some which keep claims away.
+
+    Of a pool that is being replaced, the newest generation counts.
+    """
+    slices = tuple(slices)
+    newest = max((published.spec.pool.generation for published in slices), default=0)
+    taints = {
+        device.name: tuple(filter(prevents_allocation, device.taints))
+        for published in slices
+        if published.spec.pool.generation == newest
+        for device in published.spec.devices
+        if device.taints
+    }
+    return {name: found for name, found in taints.items() if found}

@@ -1,0 +1,72 @@
+"""Which claims have tainted devices, after any changes."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carina_dra.resource import (
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+    ObjectMeta,
+    ResourceClaimStatus,
+    TaintEffect,
+)
+from controller.engine.model.snapshot import Snapshot
+from controller.engine.state.state import State
+from tests.unit.controller.engine.scene import NOW, gpu_claim, gpu_slice, gpus_of
+
+NODES = "a", "b"
+TAINTS = [
+    DeviceTaint("gpu.carina.dev/x", effect)
+    for effect in (TaintEffect.NONE, TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+]
+
+
+def _slice(state: State, node: str, taint: DeviceTaint | None, generation: int) -> None:
+    published = gpu_slice(node, 2)
+    first, *others = published.spec.devices
+    tainted = replace(first, taints=() if taint is None else (taint,))
+    pool = replace(published.spec.pool, generation=generation)
+    state.put_devices(
+        replace(published, spec=replace(published.spec, devices=(tainted, *others), pool=pool))
+    )
+
+
+def _rule(state: State, node: str | None, taint: DeviceTaint) -> None:
+    spec = DeviceTaintRuleSpec(DeviceTaintSelector(pool=node), taint=taint)
+    state.put_devices(DeviceTaintRule(ObjectMeta(name="rule"), spec=spec))
+
+
+def _claim(state: State, name: str, node: str, gpu: int) -> None:
+    status = ResourceClaimStatus(gpus_of(node, gpu))
+    state.put_claim(replace(gpu_claim(name), status=status))
+
+
+_NODE = st.sampled_from(NODES)
+_STEPS = st.one_of(
+    st.tuples(st.just(_slice), _NODE, st.none() | st.sampled_from(TAINTS), st.integers(1, 3)),
+    st.tuples(st.just(_rule), st.none() | _NODE, st.sampled_from(TAINTS)),
+    st.tuples(st.just(_claim), st.sampled_from("cd"), _NODE, st.integers(0, 1)),
+    st.tuples(st.just(lambda state, name: state.remove_claim(f"t/{name}")), st.sampled_from("cd")),
+    st.tuples(st.just(lambda state: state.remove_devices(gpu_slice("a", 2)))),
+    st.tuples(st.just(lambda state: list(state.tainted.holders()))),
+)
+
+
+@given(st.lists(_STEPS, max_size=12))
+def test_holders_and_taints_are_those_of_the_present_however_it_came_about(
+    steps: list[tuple[object, ...]],
+) -> None:
+    state = State(Snapshot(now=NOW))
+    for step, *arguments in steps:
+        assert callable(step)
+        step(state, *arguments)
+    anew = State(state.snapshot()).tainted
+    results = [gpus_of(node, gpu).devices.results[0] for node in NODES for gpu in (0, 1)]
+    assert list(state.tainted.holders()) == list(anew.holders())
+    for result in results:
+        assert state.tainted.of_driver(result) == anew.of_driver(result)
+        assert state.tainted.evicting(result) == anew.evicting(result)
