@@ -42,10 +42,13 @@ from kubelet_plugin.inventory.change import (
     GpuVanished,
     InventoryChange,
     MigModeChanged,
+    MigModeHeld,
+    MigModeReleased,
     ProblemAppeared,
 )
 from kubelet_plugin.inventory.gpu import MigMode
 from kubelet_plugin.inventory.health import GpuProblem
+from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 from kubelet_plugin.inventory.inventory import UnknownGpu
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_drivers import (
@@ -212,6 +215,8 @@ CHANGES: Final[tuple[InventoryChange, ...]] = (
     GpuIsUnknown(UnknownGpu(0, FAILURE)),
     MigModeChanged(GPU, MigMode.ON),
     MigModeChanged(GPU, MigMode.OFF),
+    *(MigModeHeld(GPU, HeldMode(switch, FAILURE, NEVER)) for switch in Switch),
+    MigModeReleased(GPU),
 )
 """Every change of a node's GPUs."""
 _OTHER_DRIVERS: Final = (

@@ -14,6 +14,7 @@ from documentation import markdown
 from documentation.markdown import code, paragraph, sentence, summary, table
 from documentation.reference.docstrings import constants
 from kubelet_plugin.inventory.health import GpuProblem
+from kubelet_plugin.inventory.held_mode import HeldMode
 
 _KINDS: Final = {
     "ANNOTATION": "annotation",
@@ -73,3 +74,4 @@ def _manifests() -> Iterator[tuple[str, str, str]]:
 def _plugin() -> Iterator[tuple[str, str, str]]:
     for problem in get_args(GpuProblem):
         yield "device taint", code(f"DRIVER/{problem.state}"), sentence(summary(problem.__doc__))
+    yield "device taint", code(f"DRIVER/{HeldMode.state}"), sentence(summary(HeldMode.__doc__))

@@ -9,6 +9,7 @@ from typing import TypeAlias, assert_never
 
 from kubelet_plugin.inventory.gpu import Gpu, MigMode, ObservedGpu
 from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, in_order
+from kubelet_plugin.inventory.held_mode import HeldMode
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -92,6 +93,21 @@ class MigModeChanged:
     """The new mode."""
 
 
+@dataclass(frozen=True, slots=True)
+class MigModeHeld:
+    """MIG mode cannot be switched for claims, because a process has the GPU open."""
+
+    gpu: Gpu
+    held: HeldMode
+
+
+@dataclass(frozen=True, slots=True)
+class MigModeReleased:
+    """MIG mode can be switched again."""
+
+    gpu: Gpu
+
+
 InventoryChange: TypeAlias = (
     DriverArrived
     | DriverGone
@@ -103,6 +119,8 @@ InventoryChange: TypeAlias = (
     | GpuRecovered
     | GpuIsUnknown
     | MigModeChanged
+    | MigModeHeld
+    | MigModeReleased
 )
 
 
@@ -153,6 +171,10 @@ def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryCh
     was_on, is_on = (observed.state.mig_mode is MigMode.ON for observed in (before, after))
     if was_on != is_on:
         changed.append(MigModeChanged(after.gpu, MigMode.ON if is_on else MigMode.OFF))
+    held = after.state.held_mode
+    if held != before.state.held_mode:
+        released = MigModeReleased(after.gpu)
+        changed.append(released if held is None else MigModeHeld(after.gpu, held))
     known = {type(problem) for problem in before.state.problems}
     changed += [
         ProblemAppeared(after.gpu, problem)

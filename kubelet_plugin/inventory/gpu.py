@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kubelet_plugin.inventory.health import HEALTHY, GpuProblems
+from kubelet_plugin.inventory.held_mode import HeldMode
 from kubelet_plugin.inventory.mig import GpuInstance, MigSupport
 
 
@@ -81,6 +82,8 @@ class GpuState:
     nvlink: NvLink | None = None
     """None if the GPU has no active link."""
     problems: GpuProblems = HEALTHY
+    held_mode: HeldMode | None = None
+    """The switch of MIG mode that NVML refuses, if the mode is not as it would be after it."""
 
 
 @dataclass(frozen=True, slots=True)

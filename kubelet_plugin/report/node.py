@@ -27,9 +27,12 @@ from kubelet_plugin.inventory.change import (
     GpuVanished,
     InventoryChange,
     MigModeChanged,
+    MigModeHeld,
+    MigModeReleased,
     ProblemAppeared,
 )
 from kubelet_plugin.inventory.gpu import Gpu, MigMode
+from kubelet_plugin.inventory.held_mode import Switch
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_drivers import (
@@ -232,6 +235,22 @@ def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901 - a case for ea
                 "enabled; the GPU is not allocated as a whole" if mode is MigMode.ON else "disabled"
             )
             return NodeNotice(normal, "MIGModeChanged", f"MIG mode of {_name(gpu)} is {state}")
+        case MigModeHeld(gpu, held):
+            devices_held = {
+                Switch.ON: "Its partitions are",
+                Switch.OFF: "As a whole and in shares, it is",
+            }[held.switch]
+            return NodeNotice(
+                warning,
+                "MIGModeHeld",
+                f"{held} on {_name(gpu)}: a process of the node has the GPU open, such as a "
+                f"monitoring agent. {devices_held} not allocated until this process ends; see "
+                "docs/mig.md",
+            )
+        case MigModeReleased(gpu):
+            return NodeNotice(
+                normal, "MIGModeReleased", f"MIG mode of {_name(gpu)} can be switched again"
+            )
     assert_never(change)
 
 
