@@ -32,6 +32,7 @@ from documentation.reference.samples import FAILURE, GPU, NEVER
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.failure import ClaimGone
 from kubelet_plugin.inventory.change import (
+    ComputeModeChanged,
     DriverArrived,
     DriverGone,
     DriverRefuses,
@@ -46,6 +47,7 @@ from kubelet_plugin.inventory.change import (
     MigModeReleased,
     ProblemAppeared,
 )
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import MigMode
 from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
@@ -217,6 +219,7 @@ CHANGES: Final[tuple[InventoryChange, ...]] = (
     MigModeChanged(GPU, MigMode.OFF),
     *(MigModeHeld(GPU, HeldMode(switch, FAILURE, NEVER)) for switch in Switch),
     MigModeReleased(GPU),
+    *(ComputeModeChanged(GPU, mode) for mode in ComputeMode),
 )
 """Every change of a node's GPUs."""
 _OTHER_DRIVERS: Final = (

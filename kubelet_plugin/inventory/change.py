@@ -7,6 +7,7 @@ change, not one for each of its GPUs.
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, MigMode, ObservedGpu
 from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, in_order
 from kubelet_plugin.inventory.held_mode import HeldMode
@@ -108,6 +109,15 @@ class MigModeReleased:
     gpu: Gpu
 
 
+@dataclass(frozen=True, slots=True)
+class ComputeModeChanged:
+    """An administrator, or a program of the node, changed the compute mode."""
+
+    gpu: Gpu
+    mode: ComputeMode
+    """The new mode."""
+
+
 InventoryChange: TypeAlias = (
     DriverArrived
     | DriverGone
@@ -121,6 +131,7 @@ InventoryChange: TypeAlias = (
     | MigModeChanged
     | MigModeHeld
     | MigModeReleased
+    | ComputeModeChanged
 )
 
 
@@ -147,7 +158,14 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
     now = {observed.gpu.uuid: observed for observed in after.gpus}
     match before:
         case None:
-            return tuple(GpuIsUnknown(gpu) for gpu in after.unknown)
+            return (
+                *(GpuIsUnknown(gpu) for gpu in after.unknown),
+                *(
+                    ComputeModeChanged(observed.gpu, observed.state.compute_mode)
+                    for observed in after.gpus
+                    if observed.state.compute_mode is not ComputeMode.DEFAULT
+                ),
+            )
         case DriverMissing() | DriverUnusable() | DriverReplaced():
             return DriverArrived(len(now)), *(GpuIsUnknown(gpu) for gpu in after.unknown)
         case DriverReady():
@@ -175,6 +193,8 @@ def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryCh
     if held != before.state.held_mode:
         released = MigModeReleased(after.gpu)
         changed.append(released if held is None else MigModeHeld(after.gpu, held))
+    if after.state.compute_mode is not before.state.compute_mode:
+        changed.append(ComputeModeChanged(after.gpu, after.state.compute_mode))
     known = {type(problem) for problem in before.state.problems}
     changed += [
         ProblemAppeared(after.gpu, problem)

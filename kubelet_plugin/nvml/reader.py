@@ -17,6 +17,7 @@ import pynvml
 
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory import nvlink
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, ObservedGpu
 from kubelet_plugin.inventory.health import GpuLost, GpuUnreadable, NvmlFailure, since
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
@@ -49,7 +50,13 @@ from kubelet_plugin.nvml.library import (
 from kubelet_plugin.nvml.links import read_fabric, read_links
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.mig_instance import FINDING, read_instances
-from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS, pci_address
+from kubelet_plugin.nvml.names import (
+    ADDRESSING_MODES,
+    ARCHITECTURES,
+    BRANDS,
+    COMPUTE_MODES,
+    pci_address,
+)
 
 _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
 
@@ -73,6 +80,7 @@ class _GpuRead:
     instances: tuple[GpuInstance, ...]
     links: nvlink.Links
     held_mode: HeldMode | None
+    compute_mode: ComputeMode
 
 
 class NvmlReader:
@@ -249,7 +257,17 @@ class NvmlReader:
         fabric = self._attributes.current(uuid, "fabric", partial(read_fabric, handle))
         links = replace(links or nvlink.Links(), fabric=fabric)
         mode = _mig_mode(modes, own=own_mode)
-        return _GpuRead(gpu, mode, others, links, _still_held(self._held_mode(uuid), mode))
+        compute_mode = self._attributes.recent(
+            uuid, "compute mode", partial(optional_call, pynvml.nvmlDeviceGetComputeMode, handle)
+        )
+        return _GpuRead(
+            gpu,
+            mode,
+            others,
+            links,
+            _still_held(self._held_mode(uuid), mode),
+            COMPUTE_MODES.get(compute_mode, ComputeMode.DEFAULT),
+        )
 
     def _read_driver(self) -> _Driver:
         def current(function: Callable[..., Any]) -> Any:
@@ -320,6 +338,7 @@ def _ready(
                 instances=read.instances,
                 nvlink=connections.get(read.gpu.minor),
                 held_mode=read.held_mode,
+                compute_mode=read.compute_mode,
             ),
         )
         for read in reads

@@ -17,6 +17,7 @@ from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.inventory import health
 from kubelet_plugin.inventory.change import (
+    ComputeModeChanged,
     DriverArrived,
     DriverGone,
     DriverRefuses,
@@ -31,6 +32,7 @@ from kubelet_plugin.inventory.change import (
     MigModeReleased,
     ProblemAppeared,
 )
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, MigMode
 from kubelet_plugin.inventory.held_mode import Switch
 from kubelet_plugin.inventory.inventory import Inventory
@@ -182,7 +184,7 @@ class NodeNotice:
     note: str
 
 
-def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901 - a case for each change
+def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901, PLR0912 - a case for each change
     """Returns the Event for a change of the node's GPUs."""
     normal, warning = EventType.NORMAL, EventType.WARNING
     match change:
@@ -247,11 +249,30 @@ def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901 - a case for ea
                 f"monitoring agent. {devices_held} not allocated until this process ends; see "
                 "docs/mig.md",
             )
+        case ComputeModeChanged(gpu, mode):
+            return _compute_mode_notice(gpu, mode)
         case MigModeReleased(gpu):
             return NodeNotice(
                 normal, "MIGModeReleased", f"MIG mode of {_name(gpu)} can be switched again"
             )
     assert_never(change)
+
+
+def _compute_mode_notice(gpu: Gpu, mode: ComputeMode) -> NodeNotice:
+    name = mode.name
+    remedy = f"to change that: nvidia-smi -i {gpu.uuid} -c DEFAULT"
+    match mode:
+        case ComputeMode.DEFAULT:
+            note = f"The compute mode of {_name(gpu)} is {name} again"
+            return NodeNotice(EventType.NORMAL, "ComputeModeDefault", note)
+        case ComputeMode.EXCLUSIVE_PROCESS:
+            held = "Only one process at a time can compute on it, so shares of it are not allocated"
+        case ComputeMode.PROHIBITED:
+            held = "No process can compute on it, so it is not allocated"
+        case _:
+            assert_never(mode)
+    note = f"The compute mode of {_name(gpu)} is {name}. {held}; {remedy}"
+    return NodeNotice(EventType.WARNING, "ComputeModeRestricted", note)
 
 
 def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> NodeNotice:
