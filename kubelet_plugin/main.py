@@ -35,7 +35,7 @@ from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory.damping import Damping
-from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
+from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory, known_gpus
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.health_service import HealthService
@@ -47,6 +47,7 @@ from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.held_modes import HeldModeRetry, HeldModes
 from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
@@ -135,6 +136,10 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
         mig_intents = MigIntentFiles(chosen.mig_intents, _boot_id(host))
 
+        def look_again() -> None:
+            poller.read_now()
+
+        held_modes = HeldModes(clock=time.monotonic, changed=look_again)
         gpus_changed = threading.Event()
         live_claims = LiveClaims()
 
@@ -151,7 +156,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             gpus_changed.set()
 
         poller = InventoryPoller(
-            NvmlReader(host, nvml, intents=mig_intents.last_read).read,
+            NvmlReader(host, nvml, intents=mig_intents.last_read, held_mode=held_modes.of).read,
             changed=publish,
             reporter=node_report,
             clock=time.monotonic,
@@ -170,13 +175,14 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             offer.hold(use.device for use in uses)
             publisher.reorder(uses)
 
-        claims = _claims(
+        claims, held_mode_retry = _claims(
             chosen,
             client,
             host,
             search,
             nvml,
             mig_intents,
+            held_modes,
             poller,
             claims_changed=reorder,
             live_claims=live_claims,
@@ -207,7 +213,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         memory.trim_memory()
         threading.Thread(
             target=_repair_periodically,
-            args=(claims, gpus_changed, chosen.repair_seconds),
+            args=(claims, held_mode_retry, gpus_changed, chosen.repair_seconds),
             name="repair",
             daemon=True,  # a repair can be interrupted at any point, as by a kill
         ).start()
@@ -276,7 +282,10 @@ def _wait_for_the_name(chosen: PluginSettings, stop: threading.Event) -> bool:
 
 
 def _repair_periodically(
-    claims: ClaimLifecycle, gpus_changed: threading.Event, interval: float
+    claims: ClaimLifecycle,
+    held_mode_retry: HeldModeRetry,
+    gpus_changed: threading.Event,
+    interval: float,
 ) -> None:
     """Repairs claims when the GPUs are first known or change, and every `interval` seconds.
 
@@ -287,6 +296,7 @@ def _repair_periodically(
         gpus_changed.clear()
         try:
             claims.repair()
+            held_mode_retry.run()
         except Exception:  # noqa: BLE001 - a bug is logged, and must not end the thread
             _log.exception("prepared claims could not be repaired; retrying")
         gpus_changed.wait(interval)
@@ -299,12 +309,13 @@ def _claims(
     search: DriverSearch,
     nvml: NvmlLibrary,
     mig_intents: MigIntentFiles,
+    held_modes: HeldModes,
     poller: InventoryPoller,
     *,
     claims_changed: Callable[[Collection[NodeClaim]], None],
     live_claims: LiveClaims,
     report: ClaimReport,
-) -> ClaimLifecycle:
+) -> tuple[ClaimLifecycle, HeldModeRetry]:
     known: tuple[Inventory | None, dict[str, GpuDevice]] = None, {}
 
     def current_devices() -> dict[str, GpuDevice]:
@@ -330,9 +341,10 @@ def _claims(
         driver=chosen.driver_name,
         boot_id=host.boot_id(),
     )
+    mig_modes = MigModes(nvml, mig_intents, held_modes)
     preparer = Preparer(
         NodePorts(
-            mig_modes=MigModes(nvml, mig_intents),
+            mig_modes=mig_modes,
             mig_instances=MigInstances(nvml, mig_intents, of_nvidia=nvidia_claims.devices),
             time_slices=TimeSlices(nvml, ComputePolicy(search), mig_intents, clock=time.monotonic),
             metadata_files=MetadataFiles(
@@ -359,7 +371,7 @@ def _claims(
         reporter=report,
         clock=time.monotonic,
     )
-    return ClaimLifecycle(
+    lifecycle = ClaimLifecycle(
         reader=reader,
         record=record,
         nvidia_claims=nvidia_claims,
@@ -371,6 +383,14 @@ def _claims(
         clock=time.monotonic,
         random=random.random,
     )
+    held_mode_retry = HeldModeRetry(
+        held_modes,
+        record=record,
+        gpus=lambda: {known.gpu.uuid: known.gpu for known in known_gpus(poller.latest)},
+        switch_on=mig_modes.switch_on,
+        clock=time.monotonic,
+    )
+    return lifecycle, held_mode_retry
 
 
 def _boot_id(host: HostPaths) -> str:

@@ -15,9 +15,11 @@ from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.devices.share import Share
-from kubelet_plugin.devices.taint import taints
+from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
 from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.health import GpuProblem
+from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 
 _DRIVER: Final = "DRIVER"
 _SETTINGS: Final = PublishSettings(_DRIVER, host_memory_mib=1)
@@ -144,6 +146,11 @@ def _taints() -> Iterator[tuple[str, str, str]]:
     for problem in get_args(GpuProblem):
         (taint,) = taints(frozenset({problem(FAILURE, NEVER)}), _DRIVER)
         yield code(taint.key), str(taint.effect), f"{problem.__doc__} {sentence(problem.remedy)}"
+    (taint,) = compute_mode_taints(ComputeMode.PROHIBITED, ComputeMode, _DRIVER)
+    meaning = "The compute mode of the GPU lets fewer processes compute than the device needs."
+    yield code(taint.key), str(taint.effect), meaning
+    (taint,) = held_mode_taints(HeldMode(Switch.ON, FAILURE, NEVER), Switch.ON, _DRIVER)
+    yield code(taint.key), str(taint.effect), str(HeldMode.__doc__)
 
 
 def _described(found: Iterable[str], meanings: Mapping[str, str]) -> list[str]:

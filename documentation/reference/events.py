@@ -33,6 +33,7 @@ from documentation.reference.samples import FAILURE, GPU, NEVER
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.failure import ClaimGone
 from kubelet_plugin.inventory.change import (
+    ComputeModeChanged,
     DriverArrived,
     DriverGone,
     DriverRefuses,
@@ -43,10 +44,14 @@ from kubelet_plugin.inventory.change import (
     GpuVanished,
     InventoryChange,
     MigModeChanged,
+    MigModeHeld,
+    MigModeReleased,
     ProblemAppeared,
 )
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import MigMode
 from kubelet_plugin.inventory.health import GpuProblem
+from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 from kubelet_plugin.inventory.inventory import UnknownGpu
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_drivers import (
@@ -217,6 +222,9 @@ CHANGES: Final[tuple[InventoryChange, ...]] = (
     GpuIsUnknown(UnknownGpu(0, FAILURE)),
     MigModeChanged(GPU, MigMode.ON),
     MigModeChanged(GPU, MigMode.OFF),
+    *(MigModeHeld(GPU, HeldMode(switch, FAILURE, NEVER)) for switch in Switch),
+    MigModeReleased(GPU),
+    *(ComputeModeChanged(GPU, mode) for mode in ComputeMode),
 )
 """Every change of a node's GPUs."""
 _OTHER_DRIVERS: Final = (

@@ -13,7 +13,9 @@ from controller.engine.model import queue
 from documentation import markdown
 from documentation.markdown import code, paragraph, sentence, summary, table
 from documentation.reference.docstrings import constants
+from kubelet_plugin.inventory.compute_mode import COMPUTE_MODE
 from kubelet_plugin.inventory.health import GpuProblem
+from kubelet_plugin.inventory.held_mode import HeldMode
 
 _KINDS: Final = {
     "ANNOTATION": "annotation",
@@ -73,3 +75,6 @@ def _manifests() -> Iterator[tuple[str, str, str]]:
 def _plugin() -> Iterator[tuple[str, str, str]]:
     for problem in get_args(GpuProblem):
         yield "device taint", code(f"DRIVER/{problem.state}"), sentence(summary(problem.__doc__))
+    compute_mode = "The compute mode of the GPU lets fewer processes compute than the device needs."
+    yield "device taint", code(f"DRIVER/{COMPUTE_MODE}"), compute_mode
+    yield "device taint", code(f"DRIVER/{HeldMode.state}"), sentence(summary(HeldMode.__doc__))

@@ -17,8 +17,10 @@ from kubelet_plugin.devices.host_memory import host_memory
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import PartitionName
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.devices.taint import taints
+from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
+from kubelet_plugin.inventory.compute_mode import PREVENTS_ALL
 from kubelet_plugin.inventory.gpu import Gpu, GpuState
+from kubelet_plugin.inventory.held_mode import Switch
 from kubelet_plugin.inventory.mig import MigPlacement, MigProfile, MigSite
 
 
@@ -52,7 +54,11 @@ class Partition:
             ),
             capacity=partition_capacity(self.profile),
             consumes_counters=(DeviceCounterConsumption(counter_set_name(self.gpu), consumed),),
-            taints=taints(self.state.problems, settings.driver),
+            taints=(
+                *taints(self.state.problems, settings.driver),
+                *held_mode_taints(self.state.held_mode, Switch.ON, settings.driver),
+                *compute_mode_taints(self.state.compute_mode, PREVENTS_ALL, settings.driver),
+            ),
             node_allocatable_resources=host_memory(settings),
         )
 

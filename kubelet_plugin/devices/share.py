@@ -26,8 +26,10 @@ from kubelet_plugin.devices.host_memory import host_memory
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import ShareName
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.devices.taint import taints
+from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
+from kubelet_plugin.inventory.compute_mode import PREVENTS_SHARES
 from kubelet_plugin.inventory.gpu import Gpu, GpuState
+from kubelet_plugin.inventory.held_mode import Switch
 
 MEMORY: Final = "memory"
 """The capacity of memory, in bytes and steps of 1 MiB."""
@@ -93,7 +95,11 @@ class Share:
             consumes_counters=(
                 DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),
             ),
-            taints=taints(self.state.problems, settings.driver),
+            taints=(
+                *taints(self.state.problems, settings.driver),
+                *held_mode_taints(self.state.held_mode, Switch.OFF, settings.driver),
+                *compute_mode_taints(self.state.compute_mode, PREVENTS_SHARES, settings.driver),
+            ),
             node_allocatable_resources=host_memory(settings),
             allow_multiple_allocations=True,
         )

@@ -11,8 +11,10 @@ from kubelet_plugin.devices.host_memory import host_memory
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import WholeGpuName
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.devices.taint import taints
+from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
+from kubelet_plugin.inventory.compute_mode import PREVENTS_ALL
 from kubelet_plugin.inventory.gpu import Gpu, GpuState
+from kubelet_plugin.inventory.held_mode import Switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,10 @@ class WholeGpu:
             consumes_counters=(
                 DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),
             ),
-            taints=taints(self.state.problems, settings.driver),
+            taints=(
+                *taints(self.state.problems, settings.driver),
+                *held_mode_taints(self.state.held_mode, Switch.OFF, settings.driver),
+                *compute_mode_taints(self.state.compute_mode, PREVENTS_ALL, settings.driver),
+            ),
             node_allocatable_resources=host_memory(settings),
         )

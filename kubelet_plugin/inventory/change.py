@@ -7,8 +7,10 @@ change, not one for each of its GPUs.
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, MigMode, ObservedGpu
 from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, in_order
+from kubelet_plugin.inventory.held_mode import HeldMode
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -92,6 +94,30 @@ class MigModeChanged:
     """The new mode."""
 
 
+@dataclass(frozen=True, slots=True)
+class MigModeHeld:
+    """MIG mode cannot be switched for claims, because a process has the GPU open."""
+
+    gpu: Gpu
+    held: HeldMode
+
+
+@dataclass(frozen=True, slots=True)
+class MigModeReleased:
+    """MIG mode can be switched again."""
+
+    gpu: Gpu
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeModeChanged:
+    """An administrator, or a program of the node, changed the compute mode."""
+
+    gpu: Gpu
+    mode: ComputeMode
+    """The new mode."""
+
+
 InventoryChange: TypeAlias = (
     DriverArrived
     | DriverGone
@@ -103,6 +129,9 @@ InventoryChange: TypeAlias = (
     | GpuRecovered
     | GpuIsUnknown
     | MigModeChanged
+    | MigModeHeld
+    | MigModeReleased
+    | ComputeModeChanged
 )
 
 
@@ -129,7 +158,14 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
     now = {observed.gpu.uuid: observed for observed in after.gpus}
     match before:
         case None:
-            return tuple(GpuIsUnknown(gpu) for gpu in after.unknown)
+            return (
+                *(GpuIsUnknown(gpu) for gpu in after.unknown),
+                *(
+                    ComputeModeChanged(observed.gpu, observed.state.compute_mode)
+                    for observed in after.gpus
+                    if observed.state.compute_mode is not ComputeMode.DEFAULT
+                ),
+            )
         case DriverMissing() | DriverUnusable() | DriverReplaced():
             return DriverArrived(len(now)), *(GpuIsUnknown(gpu) for gpu in after.unknown)
         case DriverReady():
@@ -153,6 +189,12 @@ def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryCh
     was_on, is_on = (observed.state.mig_mode is MigMode.ON for observed in (before, after))
     if was_on != is_on:
         changed.append(MigModeChanged(after.gpu, MigMode.ON if is_on else MigMode.OFF))
+    held = after.state.held_mode
+    if held != before.state.held_mode:
+        released = MigModeReleased(after.gpu)
+        changed.append(released if held is None else MigModeHeld(after.gpu, held))
+    if after.state.compute_mode is not before.state.compute_mode:
+        changed.append(ComputeModeChanged(after.gpu, after.state.compute_mode))
     known = {type(problem) for problem in before.state.problems}
     changed += [
         ProblemAppeared(after.gpu, problem)

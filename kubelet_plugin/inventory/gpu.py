@@ -9,7 +9,9 @@ which are always known. Any other attribute is `None` if the driver does not rep
 from dataclasses import dataclass
 from enum import Enum
 
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.health import HEALTHY, GpuProblems
+from kubelet_plugin.inventory.held_mode import HeldMode
 from kubelet_plugin.inventory.mig import GpuInstance, MigSupport
 
 
@@ -81,6 +83,10 @@ class GpuState:
     nvlink: NvLink | None = None
     """None if the GPU has no active link."""
     problems: GpuProblems = HEALTHY
+    held_mode: HeldMode | None = None
+    """The switch of MIG mode that NVML refuses, if the mode is not as it would be after it."""
+    compute_mode: ComputeMode = ComputeMode.DEFAULT
+    """DEFAULT also if the driver does not report it."""
 
 
 @dataclass(frozen=True, slots=True)

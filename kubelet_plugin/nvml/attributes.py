@@ -23,6 +23,8 @@ _OF_THE_GPU: Final = frozenset(
     }
 )
 """Errors that are not about what was asked, but about the GPU or the driver."""
+_RECENT: Final = 60.0
+"""Seconds after which what an administrator changes is asked for again."""
 _LONGEST: Final = 300.0
 """Seconds after which what changes seldom is asked for again, at the latest."""
 
@@ -68,6 +70,10 @@ class Attributes:
         """
         now = self._clock()
         return self._get(gpu, name, read, until=now + min(_LONGEST, now - self._since))
+
+    def recent(self, gpu: str, name: str, read: Callable[[], Any]) -> Any:
+        """Returns what was read a minute ago at most."""
+        return self._get(gpu, name, read, until=self._clock() + _RECENT)
 
     def current(self, gpu: str, name: str, read: Callable[[], Any]) -> Any:
         """Returns what is read now; the last value if that fails."""

@@ -7,6 +7,8 @@ written for that driver match.
 from collections.abc import Mapping
 from typing import Any
 
+from kubelet_plugin.inventory.compute_mode import ComputeMode
+
 ARCHITECTURES: Mapping[int, str] = {
     2: "Kepler",
     3: "Maxwell",
@@ -36,6 +38,12 @@ BRANDS: Mapping[int, str] = {
     14: "Nvidia",
     15: "GeForceRTX",
     16: "TitanRTX",
+}
+COMPUTE_MODES: Mapping[int, ComputeMode] = {
+    0: ComputeMode.DEFAULT,
+    1: ComputeMode.EXCLUSIVE_PROCESS,  # EXCLUSIVE_THREAD, which drivers treat alike since CUDA 8
+    2: ComputeMode.PROHIBITED,
+    3: ComputeMode.EXCLUSIVE_PROCESS,
 }
 ADDRESSING_MODES: Mapping[int, str] = {0: "None", 1: "HMM", 2: "ATS"}
 

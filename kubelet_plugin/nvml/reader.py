@@ -17,8 +17,10 @@ import pynvml
 
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory import nvlink
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, ObservedGpu
 from kubelet_plugin.inventory.health import GpuLost, GpuUnreadable, NvmlFailure, since
+from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -48,7 +50,13 @@ from kubelet_plugin.nvml.library import (
 from kubelet_plugin.nvml.links import read_fabric, read_links
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.mig_instance import FINDING, read_instances
-from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS, pci_address
+from kubelet_plugin.nvml.names import (
+    ADDRESSING_MODES,
+    ARCHITECTURES,
+    BRANDS,
+    COMPUTE_MODES,
+    pci_address,
+)
 
 _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
 
@@ -71,6 +79,8 @@ class _GpuRead:
     mig_mode: MigMode
     instances: tuple[GpuInstance, ...]
     links: nvlink.Links
+    held_mode: HeldMode | None
+    compute_mode: ComputeMode
 
 
 class NvmlReader:
@@ -82,16 +92,19 @@ class NvmlReader:
         library: NvmlLibrary,
         *,
         intents: Callable[[str], MigIntents | None] = lambda _: None,
+        held_mode: Callable[[str], HeldMode | None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`intents` returns what Carina makes on the GPU with this UUID.
+        """`intents` returns what Carina makes on the GPU with this UUID, and `held_mode` the switch
+        of its MIG mode that NVML refused last.
 
         `now` returns the current time, for the time at which a problem is first seen; `clock` is in
         seconds, from any start.
         """
         self._host = host
         self._intents = intents
+        self._held_mode = held_mode
         self._now = now
         self._library = library
         self._session: NvmlSession | None = None
@@ -243,7 +256,18 @@ class NvmlReader:
         links = self._attributes.seldom(uuid, "links", partial(read_links, handle))
         fabric = self._attributes.current(uuid, "fabric", partial(read_fabric, handle))
         links = replace(links or nvlink.Links(), fabric=fabric)
-        return _GpuRead(gpu, _mig_mode(modes, own=own_mode), others, links)
+        mode = _mig_mode(modes, own=own_mode)
+        compute_mode = self._attributes.recent(
+            uuid, "compute mode", partial(optional_call, pynvml.nvmlDeviceGetComputeMode, handle)
+        )
+        return _GpuRead(
+            gpu,
+            mode,
+            others,
+            links,
+            _still_held(self._held_mode(uuid), mode),
+            COMPUTE_MODES.get(compute_mode, ComputeMode.DEFAULT),
+        )
 
     def _read_driver(self) -> _Driver:
         def current(function: Callable[..., Any]) -> Any:
@@ -279,6 +303,12 @@ def _mig_mode(modes: tuple[int, int] | None, *, own: bool) -> MigMode:
     return MigMode.ON_FOR_CLAIMS if own else MigMode.ON
 
 
+def _still_held(held: HeldMode | None, mode: MigMode) -> HeldMode | None:
+    """Returns the refused switch, unless an administrator has made it."""
+    before = {Switch.ON: MigMode.OFF, Switch.OFF: MigMode.ON_FOR_CLAIMS}
+    return held if held is not None and mode is before[held.switch] else None
+
+
 def _read_instances(
     handle: object, mig: MigSupport, modes: tuple[int, int] | None
 ) -> tuple[GpuInstance, ...]:
@@ -307,6 +337,8 @@ def _ready(
                 mig_mode=read.mig_mode,
                 instances=read.instances,
                 nvlink=connections.get(read.gpu.minor),
+                held_mode=read.held_mode,
+                compute_mode=read.compute_mode,
             ),
         )
         for read in reads

@@ -8,8 +8,11 @@ that nothing uses. A mode that Carina did not switch on is an administrator's an
 import logging
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Final
 
 from kubelet_plugin.claims.resource_failure import MigModeInUse
+from kubelet_plugin.inventory.gpu import Gpu
+from kubelet_plugin.inventory.held_mode import Switch
 from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.nvml.mig import read_layout
@@ -19,6 +22,7 @@ from kubelet_plugin.nvml.mig_instance import (
     read_instances,
     switch_mig_mode,
 )
+from kubelet_plugin.prepare.held_modes import HeldModes
 from kubelet_plugin.prepare.mig_call import mig_calls, was_refused
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.resource import (
@@ -29,15 +33,20 @@ from kubelet_plugin.prepare.resource import (
     mode_identity,
 )
 
+_HELD: Final = "NVML_ERROR_IN_USE"
+"""NVML's answer while a process has the GPU open (nvml.h, nvmlDeviceSetMigMode)."""
+
 _log = logging.getLogger(__name__)
 
 
 class MigModes:
     """The GPUs whose MIG mode Carina switches on."""
 
-    def __init__(self, library: NvmlLibrary, intents: MigIntentFiles) -> None:
+    def __init__(self, library: NvmlLibrary, intents: MigIntentFiles, held: HeldModes) -> None:
+        """`held` learns of each switch that succeeds, or that a process prevents."""
         self._library = library
         self._intents = intents
+        self._held = held
 
     def observe(self) -> Collection[Identity]:
         """Returns the identities of the modes that Carina switched on and has no instance for.
@@ -59,7 +68,7 @@ class MigModes:
         """
         match mode:
             case MigModeOn():
-                self._switch_on(mode)
+                self.switch_on(mode.gpu)
             case MigModeOff():
                 self.remove(mode.identity)
 
@@ -79,16 +88,21 @@ class MigModes:
                 self._switch_off(uuid, intents)
                 self._intents.store(uuid, replace(intents, mode=False))
 
-    def _switch_on(self, mode: MigModeOn) -> None:
-        gpu = mode.gpu
+    def switch_on(self, gpu: Gpu) -> None:
+        """Switches MIG mode on, unless it is on.
+
+        Raises:
+            ResourceError: the mode cannot be switched, such as while a process uses the GPU.
+        """
         with mig_calls(self._library, f"MIG mode of {gpu.uuid} cannot be switched on"):
             handle = handle_of(gpu.uuid, gpu.pci_bus_id)
             if is_mig_mode_on(handle):
+                self._held.switched(gpu.uuid)
                 return
             intents = self._intents.current(gpu)
             self._intents.store(gpu.uuid, replace(intents, mode=True))
             try:
-                switch_mig_mode(handle, on=True)
+                self._switch(gpu.uuid, handle, Switch.ON)
             except NvmlCallError as error:
                 if was_refused(error.failure):
                     # Whoever switches it on now is not Carina.
@@ -99,4 +113,14 @@ class MigModes:
         with mig_calls(self._library, f"MIG mode of {uuid} cannot be switched off"):
             handle = handle_of(uuid, intents.pci_bus_id)
             if is_mig_mode_on(handle) and not read_instances(handle, read_layout(handle)):
-                switch_mig_mode(handle, on=False)
+                self._switch(uuid, handle, Switch.OFF)
+
+    def _switch(self, uuid: str, handle: object, switch: Switch) -> None:
+        """Switches the mode; raises NvmlCallError."""
+        try:
+            switch_mig_mode(handle, on=switch is Switch.ON)
+        except NvmlCallError as error:
+            if error.failure.code == _HELD:
+                self._held.refused(uuid, switch, error.failure)
+            raise
+        self._held.switched(uuid)

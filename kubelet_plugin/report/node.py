@@ -17,6 +17,7 @@ from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.inventory import health
 from kubelet_plugin.inventory.change import (
+    ComputeModeChanged,
     DriverArrived,
     DriverGone,
     DriverRefuses,
@@ -27,9 +28,13 @@ from kubelet_plugin.inventory.change import (
     GpuVanished,
     InventoryChange,
     MigModeChanged,
+    MigModeHeld,
+    MigModeReleased,
     ProblemAppeared,
 )
+from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, MigMode
+from kubelet_plugin.inventory.held_mode import Switch
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.node.view import InvalidAnnotation
 from kubelet_plugin.publish.feature_gate import FeatureGate
@@ -187,7 +192,7 @@ class NodeNotice:
     note: str
 
 
-def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901 - a case for each change
+def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901, PLR0912 - a case for each change
     """Returns the Event for a change of the node's GPUs."""
     normal, warning = EventType.NORMAL, EventType.WARNING
     match change:
@@ -240,7 +245,42 @@ def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901 - a case for ea
                 "enabled; the GPU is not allocated as a whole" if mode is MigMode.ON else "disabled"
             )
             return NodeNotice(normal, "MIGModeChanged", f"MIG mode of {_name(gpu)} is {state}")
+        case MigModeHeld(gpu, held):
+            devices_held = {
+                Switch.ON: "Its partitions are",
+                Switch.OFF: "As a whole and in shares, it is",
+            }[held.switch]
+            return NodeNotice(
+                warning,
+                "MIGModeHeld",
+                f"{held} on {_name(gpu)}: a process of the node has the GPU open, such as a "
+                f"monitoring agent. {devices_held} not allocated until this process ends; see "
+                "docs/mig.md",
+            )
+        case ComputeModeChanged(gpu, mode):
+            return _compute_mode_notice(gpu, mode)
+        case MigModeReleased(gpu):
+            return NodeNotice(
+                normal, "MIGModeReleased", f"MIG mode of {_name(gpu)} can be switched again"
+            )
     assert_never(change)
+
+
+def _compute_mode_notice(gpu: Gpu, mode: ComputeMode) -> NodeNotice:
+    name = mode.name
+    remedy = f"to change that: nvidia-smi -i {gpu.uuid} -c DEFAULT"
+    match mode:
+        case ComputeMode.DEFAULT:
+            note = f"The compute mode of {_name(gpu)} is {name} again"
+            return NodeNotice(EventType.NORMAL, "ComputeModeDefault", note)
+        case ComputeMode.EXCLUSIVE_PROCESS:
+            held = "Only one process at a time can compute on it, so shares of it are not allocated"
+        case ComputeMode.PROHIBITED:
+            held = "No process can compute on it, so it is not allocated"
+        case _:
+            assert_never(mode)
+    note = f"The compute mode of {_name(gpu)} is {name}. {held}; {remedy}"
+    return NodeNotice(EventType.WARNING, "ComputeModeRestricted", note)
 
 
 def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> NodeNotice:

@@ -10,6 +10,7 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.held_modes import HeldModes
 from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
@@ -37,7 +38,7 @@ def node_ports(
     library = NvmlLibrary(HostPaths(root))
     files = MigIntentFiles(intents, boot_id)
     return NodePorts(
-        mig_modes=MigModes(library, files),
+        mig_modes=MigModes(library, files, HeldModes(clock=monotonic)),
         mig_instances=MigInstances(library, files, of_nvidia=of_nvidia),
         time_slices=TimeSlices(library, ComputePolicy(installed_at(root)), files, clock=monotonic),
         metadata_files=MetadataFiles(

@@ -3,6 +3,7 @@
 import ctypes
 import json
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pynvml
@@ -14,6 +15,7 @@ from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import MigMode
 from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.prepare.held_modes import HeldModes
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
 from kubelet_plugin.prepare.resource import MigModeOn, ResourceError
@@ -323,7 +325,9 @@ def test_a_mode_that_needs_a_reset_is_refused_and_does_not_stay_pending(
     node = make_node("dgx-a100")
     gpu = node.inventory().gpus[0].gpu
     modes = MigModes(
-        NvmlLibrary(HostPaths(node.simulated.root)), MigIntentFiles(node.folder / "mig", "boot-1")
+        NvmlLibrary(HostPaths(node.simulated.root)),
+        MigIntentFiles(node.folder / "mig", "boot-1"),
+        HeldModes(clock=monotonic),
     )
 
     with pytest.raises(ResourceError, match="changes MIG mode only with a reset") as refused:
