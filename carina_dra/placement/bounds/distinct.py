@@ -30,6 +30,9 @@ def may_differ(
     for distinct in required.distinct:
         charge_places(offer, distinct.attribute, work)
         places = offer.places(distinct.attribute)
+        most = len(places.by_value) + bool(places.incomparable)
+        if sum(map(required.least, distinct.requests)) > most:
+            return False  # first of all: a tenant may ask for billions of devices
         values: dict[tuple[int, int], Sequence[Hashable]] = {}
         for request in distinct.requests:
             work.spend(VALUE * len(places.by_value))

@@ -67,6 +67,11 @@ def _is_possible(of: Cluster, asked: ResourceClaim) -> bool:
     return isinstance(answer, Allocated)
 
 
+def test_more_devices_than_there_are_values_are_refused_without_counting_to_them() -> None:
+    """A controller that made a value for each of them had no memory left."""
+    assert _is_refused(_nodes([0], [1]), _apart("left", counts=(2**31 - 1,)))
+
+
 _COUNTS = pytest.mark.parametrize("counts", [(3,), (1, 1, 1), (2, 1)], ids=str)
 
 
