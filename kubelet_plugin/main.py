@@ -47,6 +47,7 @@ from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.held_modes import HeldModeRetry, HeldModes
 from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
@@ -328,12 +329,14 @@ def _claims(
     def read_claim(claim: ClaimReference, patience: float) -> Body:
         return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=patience)
 
+    notes = DriftNotes()
     cdi_specs = CdiSpecs(
         driver=chosen.driver_name,
         driver_root=DriverRoot(search, chosen.cdi_hook),
         host=host,
         host_device_root=chosen.host_root,
         directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
+        notes=notes,
     )
     nvidia_claims = NvidiaClaims(
         plugin_directory=chosen.plugin_directory,
@@ -341,14 +344,16 @@ def _claims(
         driver=chosen.driver_name,
         boot_id=host.boot_id(),
     )
-    mig_modes = MigModes(nvml, mig_intents, held_modes)
+    mig_modes = MigModes(nvml, mig_intents, held_modes, notes=notes)
     preparer = Preparer(
         NodePorts(
             mig_modes=mig_modes,
-            mig_instances=MigInstances(nvml, mig_intents, of_nvidia=nvidia_claims.devices),
+            mig_instances=MigInstances(
+                nvml, mig_intents, of_nvidia=nvidia_claims.devices, notes=notes
+            ),
             time_slices=TimeSlices(nvml, ComputePolicy(search), mig_intents, clock=time.monotonic),
             metadata_files=MetadataFiles(
-                chosen.publish_settings, MetadataDirectory(chosen.metadata_directory)
+                chosen.publish_settings, MetadataDirectory(chosen.metadata_directory), notes=notes
             ),
             cdi_specs=cdi_specs,
         ),
@@ -358,6 +363,7 @@ def _claims(
         ),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
         set_up=live_claims.set_up,
+        notes=notes,
     )
     reader = ClaimReader(read_claim, driver=chosen.driver_name, pool=chosen.node_name)
     record = ClaimRecord(
