@@ -108,30 +108,8 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         )
         metrics.events_dropped.set_function(lambda: events.dropped)
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
-        publisher = Publisher(
-            client,
-            settings=chosen.publish_settings,
-            node=chosen.node_name,
-            reporter=node_report,
-            clock=time.monotonic,
-            other_drivers=OtherDriverWatch(
-                read_node=lambda: client.get(NODES, chosen.node_name),
-                same_name_plugin=lambda: _same_name_plugin(chosen),
-                clock=time.monotonic,
-            ),
-            beside_other_drivers=chosen.beside_other_drivers,
-            ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
-        )
-        publisher.start()
-        cleanup.callback(publisher.stop)
-        own_node = NodeWatch(
-            client,
-            node=chosen.node_name,
-            driver=chosen.driver_name,
-            invalid=node_report.annotation_ignored,
-        )
-        own_node.start()
-        cleanup.callback(own_node.stop)
+        publisher = _publisher(chosen, client, node_report, cleanup)
+        _watch_own_node(chosen, client, node_report, cleanup)
         offer = DeviceOffer(chosen.published_kinds, _held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
         nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
@@ -200,12 +178,15 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         cleanup.enter_context(_served_http(chosen, metrics, publisher, registration, serving))
         if not _wait_for_the_name(chosen, stop):
             return
-        handlers = (
-            *service.handlers(),
-            *HealthService(live_claims, clock=time.monotonic, now=time.time).handlers(),
-            *registration.handlers(),
+        _serve_kubelet(
+            chosen,
+            (
+                *service.handlers(),
+                *HealthService(live_claims, clock=time.monotonic, now=time.time).handlers(),
+                *registration.handlers(),
+            ),
+            cleanup,
         )
-        _serve_kubelet(chosen, handlers, cleanup)
         cleanup.callback(
             live_claims.stop
         )  # first, so that the kubelet is told before its sockets go
@@ -220,6 +201,41 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         ).start()
         stop.wait()
         _log.info("stopping")
+
+
+def _publisher(
+    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
+) -> Publisher:
+    publisher = Publisher(
+        client,
+        settings=chosen.publish_settings,
+        node=chosen.node_name,
+        reporter=report,
+        clock=time.monotonic,
+        other_drivers=OtherDriverWatch(
+            read_node=lambda: client.get(NODES, chosen.node_name),
+            same_name_plugin=lambda: _same_name_plugin(chosen),
+            clock=time.monotonic,
+        ),
+        beside_other_drivers=chosen.beside_other_drivers,
+        ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
+    )
+    publisher.start()
+    cleanup.callback(publisher.stop)
+    return publisher
+
+
+def _watch_own_node(
+    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
+) -> None:
+    own_node = NodeWatch(
+        client,
+        node=chosen.node_name,
+        driver=chosen.driver_name,
+        invalid=report.annotation_ignored,
+    )
+    own_node.start()
+    cleanup.callback(own_node.stop)
 
 
 def _make_folders(chosen: PluginSettings) -> None:
