@@ -39,6 +39,7 @@ from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory, known_
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.health_service import HealthService
+from kubelet_plugin.kubelet.presence import kubelet_socket
 from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
@@ -173,6 +174,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             endpoint=chosen.dra_socket,
             info_requested=publisher.republish,
             reporter=node_report,
+            kubelet=kubelet_socket(chosen.kubelet_root),
         )
         serving = threading.Event()
         cleanup.enter_context(_served_http(chosen, metrics, publisher, registration, serving))
@@ -426,14 +428,16 @@ def _served_http(
     registration: Registration,
     serving: threading.Event,
 ) -> contextlib.AbstractContextManager[None]:
-    probe = socket_probe(chosen.registration_socket, chosen.dra_socket)
+    sockets = chosen.registration_socket, chosen.dra_socket
+    probe = socket_probe(*sockets)
 
     def ready() -> str | None:
         if not serving.is_set() and (other := _same_name_plugin(chosen)):
             return f"another plugin has the name {chosen.driver_name}; it listens on {other.socket}"
         if not publisher.published:
             return "the node's ResourceSlices are not published yet"
-        return None if registration.registered else "the kubelet has not registered the plugin yet"
+        gone = next((path for path in sockets if not path.is_socket()), None)
+        return registration.absence if gone is None else f"the plugin's socket {gone} is gone"
 
     return served_http(
         chosen.http_address,
