@@ -39,6 +39,7 @@ from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory, known_
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.health_service import HealthService
+from kubelet_plugin.kubelet.presence import kubelet_socket
 from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
@@ -47,6 +48,7 @@ from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.held_modes import HeldModeRetry, HeldModes
 from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
@@ -107,30 +109,8 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         )
         metrics.events_dropped.set_function(lambda: events.dropped)
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
-        publisher = Publisher(
-            client,
-            settings=chosen.publish_settings,
-            node=chosen.node_name,
-            reporter=node_report,
-            clock=time.monotonic,
-            other_drivers=OtherDriverWatch(
-                read_node=lambda: client.get(NODES, chosen.node_name),
-                same_name_plugin=lambda: _same_name_plugin(chosen),
-                clock=time.monotonic,
-            ),
-            beside_other_drivers=chosen.beside_other_drivers,
-            ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
-        )
-        publisher.start()
-        cleanup.callback(publisher.stop)
-        own_node = NodeWatch(
-            client,
-            node=chosen.node_name,
-            driver=chosen.driver_name,
-            invalid=node_report.annotation_ignored,
-        )
-        own_node.start()
-        cleanup.callback(own_node.stop)
+        publisher = _publisher(chosen, client, node_report, cleanup)
+        _watch_own_node(chosen, client, node_report, cleanup)
         offer = DeviceOffer(chosen.published_kinds, _held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
         nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
@@ -194,17 +174,21 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             endpoint=chosen.dra_socket,
             info_requested=publisher.republish,
             reporter=node_report,
+            kubelet=kubelet_socket(chosen.kubelet_root),
         )
         serving = threading.Event()
         cleanup.enter_context(_served_http(chosen, metrics, publisher, registration, serving))
         if not _wait_for_the_name(chosen, stop):
             return
-        handlers = (
-            *service.handlers(),
-            *HealthService(live_claims, clock=time.monotonic, now=time.time).handlers(),
-            *registration.handlers(),
+        _serve_kubelet(
+            chosen,
+            (
+                *service.handlers(),
+                *HealthService(live_claims, clock=time.monotonic, now=time.time).handlers(),
+                *registration.handlers(),
+            ),
+            cleanup,
         )
-        _serve_kubelet(chosen, handlers, cleanup)
         cleanup.callback(
             live_claims.stop
         )  # first, so that the kubelet is told before its sockets go
@@ -219,6 +203,41 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         ).start()
         stop.wait()
         _log.info("stopping")
+
+
+def _publisher(
+    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
+) -> Publisher:
+    publisher = Publisher(
+        client,
+        settings=chosen.publish_settings,
+        node=chosen.node_name,
+        reporter=report,
+        clock=time.monotonic,
+        other_drivers=OtherDriverWatch(
+            read_node=lambda: client.get(NODES, chosen.node_name),
+            same_name_plugin=lambda: _same_name_plugin(chosen),
+            clock=time.monotonic,
+        ),
+        beside_other_drivers=chosen.beside_other_drivers,
+        ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
+    )
+    publisher.start()
+    cleanup.callback(publisher.stop)
+    return publisher
+
+
+def _watch_own_node(
+    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
+) -> None:
+    own_node = NodeWatch(
+        client,
+        node=chosen.node_name,
+        driver=chosen.driver_name,
+        invalid=report.annotation_ignored,
+    )
+    own_node.start()
+    cleanup.callback(own_node.stop)
 
 
 def _make_folders(chosen: PluginSettings) -> None:
@@ -328,12 +347,14 @@ def _claims(
     def read_claim(claim: ClaimReference, patience: float) -> Body:
         return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=patience)
 
+    notes = DriftNotes()
     cdi_specs = CdiSpecs(
         driver=chosen.driver_name,
         driver_root=DriverRoot(search, chosen.cdi_hook),
         host=host,
         host_device_root=chosen.host_root,
         directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
+        notes=notes,
     )
     nvidia_claims = NvidiaClaims(
         plugin_directory=chosen.plugin_directory,
@@ -341,14 +362,16 @@ def _claims(
         driver=chosen.driver_name,
         boot_id=host.boot_id(),
     )
-    mig_modes = MigModes(nvml, mig_intents, held_modes)
+    mig_modes = MigModes(nvml, mig_intents, held_modes, notes=notes)
     preparer = Preparer(
         NodePorts(
             mig_modes=mig_modes,
-            mig_instances=MigInstances(nvml, mig_intents, of_nvidia=nvidia_claims.devices),
+            mig_instances=MigInstances(
+                nvml, mig_intents, of_nvidia=nvidia_claims.devices, notes=notes
+            ),
             time_slices=TimeSlices(nvml, ComputePolicy(search), mig_intents, clock=time.monotonic),
             metadata_files=MetadataFiles(
-                chosen.publish_settings, MetadataDirectory(chosen.metadata_directory)
+                chosen.publish_settings, MetadataDirectory(chosen.metadata_directory), notes=notes
             ),
             cdi_specs=cdi_specs,
         ),
@@ -358,6 +381,7 @@ def _claims(
         ),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
         set_up=live_claims.set_up,
+        notes=notes,
     )
     reader = ClaimReader(read_claim, driver=chosen.driver_name, pool=chosen.node_name)
     record = ClaimRecord(
@@ -404,14 +428,16 @@ def _served_http(
     registration: Registration,
     serving: threading.Event,
 ) -> contextlib.AbstractContextManager[None]:
-    probe = socket_probe(chosen.registration_socket, chosen.dra_socket)
+    sockets = chosen.registration_socket, chosen.dra_socket
+    probe = socket_probe(*sockets)
 
     def ready() -> str | None:
         if not serving.is_set() and (other := _same_name_plugin(chosen)):
             return f"another plugin has the name {chosen.driver_name}; it listens on {other.socket}"
         if not publisher.published:
             return "the node's ResourceSlices are not published yet"
-        return None if registration.registered else "the kubelet has not registered the plugin yet"
+        gone = next((path for path in sockets if not path.is_socket()), None)
+        return registration.absence if gone is None else f"the plugin's socket {gone} is gone"
 
     return served_http(
         chosen.http_address,

@@ -31,6 +31,14 @@ from documentation import markdown
 from documentation.markdown import code, paragraph, summary, table
 from documentation.reference.samples import FAILURE, GPU, NEVER
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.drift import (
+    CdiSpecDrift,
+    DeviceNodeDrift,
+    Drift,
+    MetadataDrift,
+    MigInstanceDrift,
+    MigModeDrift,
+)
 from kubelet_plugin.claims.failure import ClaimGone
 from kubelet_plugin.inventory.change import (
     ComputeModeChanged,
@@ -227,6 +235,15 @@ CHANGES: Final[tuple[InventoryChange, ...]] = (
     *(ComputeModeChanged(GPU, mode) for mode in ComputeMode),
 )
 """Every change of a node's GPUs."""
+DRIFTS: Final[tuple[Drift, ...]] = (
+    CdiSpecDrift("PATH", missing=True),
+    CdiSpecDrift("PATH", missing=False),
+    MetadataDrift("PATH"),
+    DeviceNodeDrift("PATH", "missing"),
+    MigModeDrift("UUID"),
+    MigInstanceDrift("DEVICE"),
+)
+"""Everything that may have changed of a prepared claim."""
 _OTHER_DRIVERS: Final = (
     DevicePlugin(("nvidia.com/gpu",)),
     DraDriver("OTHER"),
@@ -266,6 +283,8 @@ def _report_claims(claims: ClaimReport) -> None:
     claims.call_ended("prepare", _CLAIM, 0, _FAILED)
     claims.call_ended("unprepare", _CLAIM, 0, _FAILED)
     claims.checkpoint_rebuilt("PATH", "REASON", 0)
+    for drift in DRIFTS:
+        claims.drift_repaired(NodeClaim.unknown(_CLAIM), drift)
     claims.repair_failed(NodeClaim.unknown(_CLAIM), _FAILED)
     claims.leftover_not_removed("RESOURCE", _FAILED)
     claims.kubelet_record_unusable("REASON")

@@ -33,19 +33,24 @@ class CdiDirectory:
         """Path of the folder."""
         return self._path
 
-    def write(self, uid: str, content: bytes) -> None:
-        """Writes the claim's spec, unless the file already has this content."""
-        if self.read(uid) == content:
+    def write(self, uid: str, content: bytes) -> bytes | None:
+        """Writes the claim's spec, unless the file already has this content.
+
+        Returns what it had before; None if it did not exist.
+        """
+        before = self.read(uid)
+        if before == content:
             sync_folder(self._path)  # its writer may have been killed before the fsync
-            return
-        file = self._file(uid)
-        replace_file(file, content, temporary=file + _TEMPORARY)
+        else:
+            file = self.file(uid)
+            replace_file(file, content, temporary=file + _TEMPORARY)
+        return before
 
     def remove(self, uid: str) -> None:
         """Removes the claim's spec, if it exists."""
         for suffix in ("", _TEMPORARY):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._file(uid) + suffix)
+                os.unlink(self.file(uid) + suffix)
         # Even if nothing was removed: another process may have been killed before its fsync.
         with contextlib.suppress(FileNotFoundError):
             sync_folder(self._path)
@@ -53,7 +58,7 @@ class CdiDirectory:
     def read(self, uid: str) -> bytes | None:
         """Returns the claim's spec; None if it does not exist."""
         try:
-            with open(self._file(uid), "rb") as file:
+            with open(self.file(uid), "rb") as file:
                 return file.read()
         except FileNotFoundError:
             return None
@@ -70,5 +75,6 @@ class CdiDirectory:
             if name.startswith(self._prefix) and name.endswith(_SUFFIX)
         )
 
-    def _file(self, uid: str) -> str:
+    def file(self, uid: str) -> str:
+        """Returns the path of the claim's spec."""
         return f"{self._path}/{self._prefix}{uid}{_SUFFIX}"

@@ -30,6 +30,7 @@ from kubelet_plugin.claims.call import CallLimits
 from kubelet_plugin.claims.checkpoint import Checkpoint, conflicting
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.claims.claim_reader import ClaimReader
+from kubelet_plugin.claims.drift import Drift, causes
 from kubelet_plugin.claims.failure import (
     CallerGone,
     ClaimError,
@@ -71,11 +72,14 @@ class Leftover:
 class NodePreparer(Protocol):
     """Creates and removes what claims need on the node. Every method is idempotent."""
 
-    def reconcile(self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]) -> None:
+    def reconcile(
+        self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]
+    ) -> Collection[Drift]:
         """Creates or removes what the concerned claims need, so that the node agrees with `live`.
 
         `live` has the live claims by UID. What a live claim needs and lacks is created. What a
-        claim needed that is not live is removed, unless a live claim needs it. Raises ClaimError.
+        claim needed that is not live is removed, unless a live claim needs it. Returns what had to
+        be created. Raises ClaimError.
         """
 
     def leftovers(self, live: Collection[NodeClaim]) -> tuple[Leftover, ...]:
@@ -93,6 +97,12 @@ class NodePreparer(Protocol):
 
 class ClaimReporter(RecordReporter, Protocol):
     """Reports what operators should know about claims."""
+
+    def drift_repaired(self, claim: NodeClaim, drift: Drift) -> None:
+        """Reports that something of a prepared claim had changed, and was restored."""
+
+    def claims_with_drift(self, count: int) -> None:
+        """Reports how many prepared claims lack something after a repair."""
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
         """Reports that a prepared claim lacks something that could not be created."""
@@ -144,6 +154,8 @@ class ClaimLifecycle:
         self._abandonment = Abandonment(clock=clock, random=random)
         self._not_removed: dict[Leftover, str] = {}
         self._record_problem = ""
+        self._complete: set[str] = set()
+        """UIDs of the claims that this process has seen with all that they need."""
 
     def prepare(self, reference: ClaimReference, call: CallLimits) -> tuple[PreparedDevice, ...]:
         """Prepares a claim. If it is prepared already, restores what is missing.
@@ -195,11 +207,14 @@ class ClaimLifecycle:
                 "prepared claims cannot be checked; retrying later", extra={"reason": str(error)}
             )
             return
+        failed = 0
         for claim in live:
             try:
                 self._repair_claim(claim)
             except ClaimError as error:
+                failed += 1
                 self._reporter.repair_failed(claim, error.failure)
+        self._reporter.claims_with_drift(failed)
         self._remove_leftovers(live)
         self._unprepare_abandoned(live)
 
@@ -229,6 +244,7 @@ class ClaimLifecycle:
             if before is None:
                 self._roll_back(live, claim.reference)
             raise
+        self._complete.add(claim.uid)
         return self._preparer.prepared_devices(claim)
 
     def _replace(self, checkpoint: Checkpoint, old: NodeClaim, new: NodeClaim) -> None:
@@ -250,6 +266,7 @@ class ClaimLifecycle:
 
     def _undo(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
         """Removes what a claim needed, then its record. The caller holds the locks of its GPUs."""
+        self._complete.discard(reference.uid)
         claim = checkpoint.claims.get(reference.uid) or NodeClaim.unknown(reference)
         self._preparer.reconcile((claim,), checkpoint.without(claim.uid).claims)
         if claim.uid in checkpoint.claims:
@@ -291,7 +308,11 @@ class ClaimLifecycle:
             if locked.recorded != claim:
                 return  # unprepared or replaced meanwhile
             locked.unlock_node()
-            self._preparer.reconcile((claim,), locked.checkpoint.claims)
+            drifts = self._preparer.reconcile((claim,), locked.checkpoint.claims)
+        if claim.uid in self._complete:  # else, after a reboot or a kill, it was never as it is now
+            for drift in causes(drifts):
+                self._reporter.drift_repaired(claim, drift)
+        self._complete.add(claim.uid)
 
     def _remove_leftovers(self, live: Collection[NodeClaim]) -> None:
         try:

@@ -6,6 +6,7 @@ deleted every ResourceSlice of the node.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ import grpc
 from kubelet_plugin.kubelet.dra_service import SUPPORTED_VERSIONS
 from kubelet_plugin.kubelet.health_service import HEALTH_VERSIONS
 from kubelet_plugin.kubelet.pb import plugin_registration_v1_pb2 as pb
+from kubelet_plugin.kubelet.presence import KubeletState, Registered, absence
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +38,13 @@ class Registration:
         endpoint: Path,
         info_requested: Callable[[], None],
         reporter: RegistrationReporter,
+        kubelet: Callable[[], KubeletState],
+        now: Callable[[], float] = time.time,
     ) -> None:
-        """Creates the service. GetInfo calls `info_requested`, which must not block."""
+        """Creates the service. GetInfo calls `info_requested`, which must not block.
+
+        `kubelet` looks whether the kubelet runs; `now` is in seconds of the epoch.
+        """
         self._info = pb.PluginInfo(
             type="DRAPlugin",
             name=driver,
@@ -46,12 +53,14 @@ class Registration:
         )
         self._info_requested = info_requested
         self._reporter = reporter
-        self._registered = False
+        self._kubelet = kubelet
+        self._now = now
+        self._registered: Registered | None = None
 
     @property
-    def registered(self) -> bool:
-        """Whether the kubelet's last notification was that it has registered the plugin."""
-        return self._registered
+    def absence(self) -> str | None:
+        """Why the kubelet does not know the plugin; None if it does, as far as can be told."""
+        return absence(self._registered, self._kubelet())
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Returns the handlers for a grpc.Server."""
@@ -78,9 +87,10 @@ class Registration:
         self, request: pb.RegistrationStatus, _context: grpc.ServicerContext
     ) -> pb.RegistrationStatusResponse:
         """NotifyRegistrationStatus."""
-        self._registered = request.plugin_registered
         if request.plugin_registered:
+            self._registered = Registered(self._kubelet(), self._now())
             _log.info("registered with the kubelet")
         else:
+            self._registered = None
             self._reporter.registration_refused(request.error)
         return pb.RegistrationStatusResponse()

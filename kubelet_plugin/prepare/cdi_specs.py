@@ -15,6 +15,7 @@ from kubelet_plugin.cdi.driver_files import DriverFiles
 from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
 from kubelet_plugin.cdi.spec import CdiSpecError, ContainerEdits, DeviceNode, Mount, render_spec
 from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.drift import CdiSpecDrift
 from kubelet_plugin.claims.failure import ClaimError, DriverUnknown
 from kubelet_plugin.claims.resource_failure import NameInvalid, file_failure
 from kubelet_plugin.devices.device import GpuDevice
@@ -25,6 +26,7 @@ from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.prepare.device_nodes import NvidiaNodes
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.resource import (
     ClaimSpec,
     Identity,
@@ -49,16 +51,18 @@ class CdiSpecs:
         host: HostPaths,
         host_device_root: Path,
         directory: CdiDirectory,
+        notes: DriftNotes | None = None,
     ) -> None:
         """`host_device_root` is the root of the host's /dev, as the container runtime sees it.
 
-        `host.root` is the same folder, as this process sees it.
+        `host.root` is the same folder, as this process sees it. `notes` learns of what is made.
         """
         self._driver = driver
         self._driver_root = driver_root
         self._host = host
         self._host_device_root = str(host_device_root).rstrip("/")
         self._directory = directory
+        self._notes = notes or DriftNotes()
         self._driver_edits: tuple[DriverFiles, tuple[DeviceNode, ...], ContainerEdits] | None = None
 
     def observe(self) -> Collection[Identity]:
@@ -104,7 +108,7 @@ class CdiSpecs:
         """
         version = _driver_version(spec)
         try:
-            nvidia = NvidiaNodes(self._host)
+            nvidia = NvidiaNodes(self._host, self._notes)
             injected = {
                 name: self._injected(device, nvidia, made) for name, device in spec.devices.items()
             }
@@ -124,10 +128,13 @@ class CdiSpecs:
             raise ResourceError(NameInvalid(str(error))) from error
         except DriverFilesError as error:
             raise ResourceError(error.failure) from error
+        uid = spec.claim.uid
         try:
-            self._directory.write(spec.claim.uid, content)
+            before = self._directory.write(uid, content)
         except OSError as error:
             raise _unusable(f"its CDI spec in {self._directory.path}", "written", error) from error
+        if before != content:
+            self._notes.note(CdiSpecDrift(self._directory.file(uid), missing=before is None))
 
     def remove(self, uid: str) -> None:
         """Removes the spec of the claim with this UID, if it exists.

@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubelet_plugin.claims.drift import DeviceNodeDrift
 from kubelet_plugin.claims.resource_failure import DeviceNodeUnusable, DriverModuleMissing
 from kubelet_plugin.host import CharacterDevice, DeviceFileParameters, HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.resource import MadeInstance, ResourceError
 
 _NVIDIA = ("nvidia", "nvidia-frontend", "nvidiactl")
@@ -67,9 +69,10 @@ _MODESET_NODE = _Node("/dev/nvidia-modeset", _MODESET, 254, _LOAD_MODESET)
 class NvidiaNodes:
     """The NVIDIA device nodes, with the numbers and permissions that the kernel reports now."""
 
-    def __init__(self, host: HostPaths) -> None:
-        """Reads both once; each claim needs a new object."""
+    def __init__(self, host: HostPaths, notes: DriftNotes | None = None) -> None:
+        """Reads both once; each claim needs a new object. `notes` learns of what is made."""
         self._host = host
+        self._notes = notes or DriftNotes()
         self._majors = host.device_majors()
         self._parameters = host.device_file_parameters()
 
@@ -169,6 +172,8 @@ class NvidiaNodes:
                 return
             if found is None and _is_of_another_kind(path):
                 raise DeviceNodeError.of(str(path), "is not a character device", "remove it")
+            state = "missing" if found is None else _words(found)
+            self._notes.note(DeviceNodeDrift(node.path, state))
             _replace(host, node.path, wanted)
         raise DeviceNodeError.of(
             f"device node {path}",

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from itertools import groupby
 from operator import attrgetter
 
+from kubelet_plugin.claims.drift import MetadataDrift
 from kubelet_plugin.claims.resource_failure import NameInvalid, file_failure
 from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.device_metadata.document import (
@@ -14,6 +15,7 @@ from kubelet_plugin.device_metadata.document import (
     render_metadata,
 )
 from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.resource import (
     DeviceMetadata,
     Identity,
@@ -30,8 +32,18 @@ from kubelet_plugin.prepare.resource import (
 class MetadataFiles:
     """The device metadata of this driver's claims on the node."""
 
-    def __init__(self, settings: PublishSettings, directory: MetadataDirectory) -> None:
-        """`directory` has the same path in this process as for the container runtime."""
+    def __init__(
+        self,
+        settings: PublishSettings,
+        directory: MetadataDirectory,
+        *,
+        notes: DriftNotes | None = None,
+    ) -> None:
+        """`directory` has the same path in this process as for the container runtime.
+
+        `notes` learns of what is written.
+        """
+        self._notes = notes or DriftNotes()
         self._settings = settings
         self._directory = directory
 
@@ -110,6 +122,7 @@ class MetadataFiles:
         generation = 0 if before is None else generation_of(before)
         content = render_metadata(metadata, generation)
         if content != before:
+            self._notes.note(MetadataDrift(self._directory.file(uid, request)))
             content = render_metadata(metadata, generation + 1)
         self._directory.write(uid, request, content)
 

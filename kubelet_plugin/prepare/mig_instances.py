@@ -10,6 +10,7 @@ Carina had recorded one; it is left, too.
 import logging
 from collections.abc import Callable, Collection
 
+from kubelet_plugin.claims.drift import MigInstanceDrift
 from kubelet_plugin.claims.resource_failure import MigInstanceDivided, MigInstanceVanished
 from kubelet_plugin.inventory.mig import ComputeInstance, GpuInstance
 from kubelet_plugin.inventory.mig_intent import MigIntents
@@ -21,6 +22,7 @@ from kubelet_plugin.nvml.mig_instance import (
     find_instance,
     handle_of,
 )
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.mig_call import mig_calls, was_refused
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.resource import (
@@ -43,11 +45,16 @@ class MigInstances:
         intents: MigIntentFiles,
         *,
         of_nvidia: Callable[[], Collection[str]],
+        notes: DriftNotes | None = None,
     ) -> None:
-        """`of_nvidia` returns the names of the devices that NVIDIA's DRA driver has prepared."""
+        """`of_nvidia` returns the names of the devices that NVIDIA's DRA driver has prepared.
+
+        `notes` learns of what is made.
+        """
         self._library = library
         self._intents = intents
         self._of_nvidia = of_nvidia
+        self._notes = notes or DriftNotes()
 
     def observe(self) -> Collection[Identity]:
         """Returns the identities of the recorded instances, whether they exist already or still.
@@ -73,6 +80,8 @@ class MigInstances:
             handle = handle_of(gpu.uuid, gpu.pci_bus_id)
             found = find_instance(handle, site)
             own = found is None or self._is_own(instance)
+            if found is None or (own and not found.compute_instances):
+                self._notes.note(MigInstanceDrift(device.name))
             if found is None:
                 self._create(handle, instance)
                 found = find_instance(handle, site)

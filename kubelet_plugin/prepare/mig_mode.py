@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from kubelet_plugin.claims.drift import MigModeDrift
 from kubelet_plugin.claims.resource_failure import MigModeInUse
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.inventory.held_mode import Switch
@@ -22,6 +23,7 @@ from kubelet_plugin.nvml.mig_instance import (
     read_instances,
     switch_mig_mode,
 )
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.held_modes import HeldModes
 from kubelet_plugin.prepare.mig_call import mig_calls, was_refused
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
@@ -42,11 +44,22 @@ _log = logging.getLogger(__name__)
 class MigModes:
     """The GPUs whose MIG mode Carina switches on."""
 
-    def __init__(self, library: NvmlLibrary, intents: MigIntentFiles, held: HeldModes) -> None:
-        """`held` learns of each switch that succeeds, or that a process prevents."""
+    def __init__(
+        self,
+        library: NvmlLibrary,
+        intents: MigIntentFiles,
+        held: HeldModes,
+        *,
+        notes: DriftNotes | None = None,
+    ) -> None:
+        """`held` learns of each switch that succeeds, or that a process prevents.
+
+        `notes` learns of each mode that is switched on.
+        """
         self._library = library
         self._intents = intents
         self._held = held
+        self._notes = notes or DriftNotes()
 
     def observe(self) -> Collection[Identity]:
         """Returns the identities of the modes that Carina switched on and has no instance for.
@@ -99,6 +112,7 @@ class MigModes:
             if is_mig_mode_on(handle):
                 self._held.switched(gpu.uuid)
                 return
+            self._notes.note(MigModeDrift(gpu.uuid))
             intents = self._intents.current(gpu)
             self._intents.store(gpu.uuid, replace(intents, mode=True))
             try:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
+from kubelet_plugin.claims.drift import Drift
 from kubelet_plugin.claims.failure import ClaimError, NodeResourceFailed
 from kubelet_plugin.claims.lifecycle import Leftover
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.reconcile import AnyResource, Ports, reconcile
 from kubelet_plugin.prepare.resource import Identity, ResourceError
 
@@ -24,6 +26,7 @@ class Preparer(Generic[R, M]):
         wanted: Callable[[Sequence[NodeClaim], Collection[NodeClaim]], Mapping[Identity, R]],
         answer: Callable[[NodeClaim], tuple[PreparedDevice, ...]],
         set_up: Callable[[NodeClaim, Mapping[Identity, M]], None] = lambda *_: None,
+        notes: DriftNotes | None = None,
     ) -> None:
         """`identities` returns what a claim may need; `wanted`, what claims need now.
 
@@ -32,18 +35,21 @@ class Preparer(Generic[R, M]):
         `wanted` gets these claims and all live ones, and raises ClaimError if a claim cannot have
         what it needs. `answer` returns the devices of a prepared claim, as the kubelet receives
         them. `set_up` is told of each claim that has what it needs, and what is known of that. It
-        must return at once.
+        must return at once. `notes` is what the ports note in.
         """
         self._ports = ports
         self._identities = identities
         self._wanted = wanted
         self._answer = answer
         self._set_up = set_up
+        self._notes = notes or DriftNotes()
 
-    def reconcile(self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]) -> None:
+    def reconcile(
+        self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]
+    ) -> Collection[Drift]:
         """Creates or removes what the concerned claims need, so that the node agrees with `live`.
 
-        `live` has the live claims by UID.
+        `live` has the live claims by UID. Returns what had to be made.
 
         Raises:
             ClaimError: a claim cannot have what it needs, or a resource cannot be created or
@@ -62,11 +68,13 @@ class Preparer(Generic[R, M]):
             )
             unwanted -= _union(self._identities(claim) for claim in others)
         try:
-            made = reconcile(self._ports, unwanted | resources.keys(), resources)
+            with self._notes.collected() as found:
+                made = reconcile(self._ports, unwanted | resources.keys(), resources)
         except ResourceError as error:
             raise _failed(error, concerned[0].reference) from error
         for claim in served:
             self._set_up(claim, made)
+        return found
 
     def leftovers(self, live: Collection[NodeClaim]) -> tuple[Leftover, ...]:
         """Returns the resources on the node that no live claim needs.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.drift import Drift
 from kubelet_plugin.claims.failure import CallerGone, ClaimFailure
 from kubelet_plugin.kubelet.dra_service import ClaimOperation
 from kubelet_plugin.report.metrics import PluginMetrics
@@ -85,6 +86,20 @@ class ClaimReport:
             extra={"claim": claim.key, "uid": claim.uid, "reason": str(failure)},
         )
         self._warn(_claim(claim.reference), "RepairFailed", "Repair", str(failure))
+
+    def drift_repaired(self, claim: NodeClaim, drift: Drift) -> None:
+        """Reports that something of a prepared claim had changed, and was restored."""
+        self._metrics.drift_repairs.labels(drift.kind).inc()
+        _log.warning(
+            "something of a prepared claim had changed and was restored",
+            extra={"claim": claim.key, "uid": claim.uid, "drift": str(drift)},
+        )
+        note = f"{str(drift)[0].upper()}{str(drift)[1:]}. The plugin has restored it"
+        self._warn(_claim(claim.reference), "DriftRepaired", "Repair", note)
+
+    def claims_with_drift(self, count: int) -> None:
+        """Reports how many prepared claims lack something after a repair."""
+        self._metrics.claims_with_drift.set(count)
 
     def leftover_not_removed(self, leftover: str, failure: ClaimFailure) -> None:
         """Reports that a resource that no claim needs could not be removed."""

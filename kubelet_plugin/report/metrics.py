@@ -43,6 +43,18 @@ class PluginMetrics:
             ("reason",),
             registry=registry,
         )
+        self.drift_repairs = Counter(
+            "carina_drift_repairs",
+            "Things of prepared claims that something else had changed and that were restored, by "
+            "kind (cdi-spec, device-metadata, device-node, mig-instance, mig-mode).",
+            ("kind",),
+            registry=registry,
+        )
+        self.claims_with_drift = Gauge(
+            "carina_claims_with_drift",
+            "Prepared claims that lack something that the last repair could not restore.",
+            registry=registry,
+        )
         self.checkpoint_rebuilds = Counter(
             "carina_checkpoint_rebuilds",
             "Rebuilds of an unreadable checkpoint.",

@@ -91,7 +91,7 @@ class Plugin:
 
     def wait_until_ready(self) -> None:
         """Waits until it says so itself."""
-        process.wait_for(f"{self._name} to be ready", self._is_ready, alive=(self.process,))
+        process.wait_for(f"{self._name} to be ready", self.is_ready, alive=(self.process,))
 
     def stop(self) -> None:
         """Ends it with SIGTERM, unless it has ended."""
@@ -175,7 +175,8 @@ class Plugin:
             "PYTHONPATH": path.rstrip(os.pathsep),
         }
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether it says so itself."""
         try:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self.http_port}/readyz", timeout=5

@@ -106,6 +106,13 @@ def test_registers_after_the_kubelet_restarts(workloads: Workloads, node: Node) 
     _runs(workloads, "pod")
 
 
+def test_is_ready_only_while_the_kubelet_knows_it(plugin: Plugin, node: Node) -> None:
+    with _kubelet_down(node):
+        wait_for("the plugin to be unready", lambda: not plugin.is_ready())
+
+    plugin.wait_until_ready()
+
+
 def test_registers_after_it_restarts(workloads: Workloads, plugin: Plugin) -> None:
     plugin.stop()
     assert not plugin.registration_socket.exists()

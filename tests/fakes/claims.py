@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kubelet_plugin.claims.call import CallLimits
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
+from kubelet_plugin.claims.drift import CdiSpecDrift, Drift
 from kubelet_plugin.claims.failure import ClaimError, ClaimFailure
 from kubelet_plugin.claims.lifecycle import Leftover
 from kubelet_plugin.kubelet.dra_service import ClaimOperation
@@ -29,7 +30,10 @@ class FakePreparer:
     removing: Callable[[NodeClaim], object] = lambda _: None
     """Called before what is there for a claim is removed."""
 
-    def reconcile(self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]) -> None:
+    def reconcile(
+        self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]
+    ) -> Collection[Drift]:
+        made = []
         for claim in concerned:
             if live.get(claim.uid) != claim:
                 self._remove(claim.uid)
@@ -38,7 +42,10 @@ class FakePreparer:
                 self.making(claim)
                 if self.failing is not None:
                     raise ClaimError(self.failing)
+                if self.made.get(claim.uid) != claim:
+                    made.append(CdiSpecDrift(claim.uid, missing=claim.uid not in self.made))
                 self.made[claim.uid] = claim
+        return made
 
     def leftovers(self, live: Collection[NodeClaim]) -> tuple[Leftover, ...]:
         uids = sorted(self.made.keys() - {claim.uid for claim in live})
@@ -76,6 +83,9 @@ class FakeReporter:
     took: list[float] = field(default_factory=list)
     """Seconds that each call in `ended` took."""
     rebuilt: list[tuple[str, str, int]] = field(default_factory=list)
+    repaired: list[tuple[str, Drift]] = field(default_factory=list)
+    drifted: list[int] = field(default_factory=list)
+    """How many claims lacked something after each repair."""
     unrepaired: list[tuple[str, ClaimFailure]] = field(default_factory=list)
     stuck: list[tuple[str, ClaimFailure]] = field(default_factory=list)
     record_unusable: list[str] = field(default_factory=list)
@@ -101,6 +111,12 @@ class FakeReporter:
 
     def checkpoint_rebuilt(self, kept: str, reason: str, rebuilt: int) -> None:
         self.rebuilt.append((kept, reason, rebuilt))
+
+    def drift_repaired(self, claim: NodeClaim, drift: Drift) -> None:
+        self.repaired.append((claim.name, drift))
+
+    def claims_with_drift(self, count: int) -> None:
+        self.drifted.append(count)
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
         self.unrepaired.append((claim.name, failure))

@@ -21,6 +21,7 @@ from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
@@ -74,12 +75,14 @@ class MigNode:
     def claims(self) -> ClaimLifecycle:
         """What a plugin process that has just started works with."""
         root = self.simulated.root
+        notes = DriftNotes()
         cdi_specs = CdiSpecs(
             driver=DRIVER,
             driver_root=DriverRoot(installed_at(root)),
             host=HostPaths(root),
             host_device_root=root,
             directory=CdiDirectory(self.folder / "cdi", DRIVER),
+            notes=notes,
         )
         nvidia_claims = NvidiaClaims(
             plugin_directory=self.folder,
@@ -104,12 +107,14 @@ class MigNode:
                     intents=self.folder / "mig",
                     boot_id=self._boot_id,
                     of_nvidia=nvidia_claims.devices,
+                    notes=notes,
                 ),
                 identities=identities,
                 wanted=lambda claims, live: wanted(
                     claims, live, self.devices(), device_metadata=self.device_metadata
                 ),
                 answer=lambda claim: prepared_devices(DRIVER, claim),
+                notes=notes,
             ),
             reporter=self.reporter,
         )

@@ -10,6 +10,7 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.held_modes import HeldModes
 from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
@@ -30,6 +31,7 @@ def node_ports(
     boot_id: str,
     metadata: Path | None = None,
     of_nvidia: Callable[[], Collection[str]] = frozenset,
+    notes: DriftNotes | None = None,
 ) -> NodePorts:
     """The ports that make things on the node below `root`, and record them in `intents`.
 
@@ -38,12 +40,13 @@ def node_ports(
     library = NvmlLibrary(HostPaths(root))
     files = MigIntentFiles(intents, boot_id)
     return NodePorts(
-        mig_modes=MigModes(library, files, HeldModes(clock=monotonic)),
-        mig_instances=MigInstances(library, files, of_nvidia=of_nvidia),
+        mig_modes=MigModes(library, files, HeldModes(clock=monotonic), notes=notes),
+        mig_instances=MigInstances(library, files, of_nvidia=of_nvidia, notes=notes),
         time_slices=TimeSlices(library, ComputePolicy(installed_at(root)), files, clock=monotonic),
         metadata_files=MetadataFiles(
             PublishSettings(DRIVER),
             MetadataDirectory(metadata or intents.with_name("device-metadata")),
+            notes=notes,
         ),
         cdi_specs=cdi_specs,
     )

@@ -19,6 +19,7 @@ from controller.report.notice import GroupWaits, Notice
 from documentation.reference import commands, devices, events, metrics
 from documentation.reference import names as names_page
 from documentation.reference.docstrings import constants
+from kubelet_plugin.claims.drift import Drift
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.inventory.change import InventoryChange
 from kubelet_plugin.report.claim import ClaimReport
@@ -34,6 +35,10 @@ def test_every_notice_of_the_controller_is_shown() -> None:
 
 def test_every_change_of_the_gpus_is_shown() -> None:
     assert {type(change) for change in events.CHANGES} == set(get_args(InventoryChange))
+
+
+def test_every_drift_is_shown() -> None:
+    assert {type(drift) for drift in events.DRIFTS} == set(get_args(Drift))
 
 
 @pytest.mark.parametrize("reports", [NodeReport, ClaimReport])

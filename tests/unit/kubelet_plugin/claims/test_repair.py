@@ -9,6 +9,7 @@ import pytest
 
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import NodeClaim
+from kubelet_plugin.claims.drift import CdiSpecDrift
 from kubelet_plugin.claims.failure import (
     ClaimError,
     NodeResourceFailed,
@@ -33,6 +34,34 @@ def test_repair_makes_what_is_missing_and_removes_what_no_claim_wants(world: Wor
     world.node.made["orphan"] = replace(prepared, uid="orphan", name="orphan")
     world.claims().repair()
     assert set(world.node.made) == {UID}
+
+
+def test_what_a_complete_claim_lost_is_reported_when_it_is_restored(world: World) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.node.made.clear()
+    claims.repair()
+    claims.repair()
+    assert world.reporter.repaired == [("train", CdiSpecDrift(UID, missing=True))]
+
+
+def test_what_a_reboot_or_a_kill_cost_a_claim_is_restored_without_a_report(world: World) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.node.made.clear()
+    world.claims().repair()
+    assert set(world.node.made) == {UID}
+    assert world.reporter.repaired == []
+
+
+def test_claims_that_cannot_be_restored_are_counted_until_they_are(world: World) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.node.made.clear()
+    world.node.failing = NO_NODE
+    claims.repair()
+    world.node.failing = None
+    claims.repair()
+    assert world.reporter.drifted == [1, 0]
 
 
 def test_a_leftover_that_cannot_be_removed_is_reported_once_and_stops_nothing_else(

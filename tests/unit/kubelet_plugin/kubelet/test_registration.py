@@ -7,6 +7,7 @@ import grpc
 import pytest
 
 from kubelet_plugin.kubelet.pb import plugin_registration_v1_pb2 as pb
+from kubelet_plugin.kubelet.presence import CannotTell
 from kubelet_plugin.kubelet.registration import Registration
 
 CONTEXT = cast("grpc.ServicerContext", None)
@@ -39,6 +40,7 @@ def registration(record: Record) -> Registration:
         endpoint=endpoint,
         info_requested=record.info_requested,
         reporter=record,
+        kubelet=CannotTell,
     )
 
 
@@ -65,14 +67,14 @@ def test_get_info_names_the_driver_and_its_versions_newest_first(
 
 def test_is_not_registered_before_the_kubelet_confirms_it(registration: Registration) -> None:
     registration.get_info(pb.InfoRequest(), CONTEXT)
-    assert not registration.registered
+    assert registration.absence is not None
 
 
 def test_is_registered_once_the_kubelet_confirms_it(
     registration: Registration, record: Record
 ) -> None:
     _notify(registration, registered=True)
-    assert registration.registered
+    assert registration.absence is None
     assert record.reports == []
 
 
@@ -81,5 +83,5 @@ def test_a_refusal_is_reported_and_ends_the_registration(
 ) -> None:
     _notify(registration, registered=True)
     _notify(registration, registered=False, error="no version in common")
-    assert not registration.registered
+    assert registration.absence is not None
     assert record.reports == ["refused: no version in common"]

@@ -1,0 +1,86 @@
+"""What a repair found otherwise than a prepared claim needs it, and made as it has to be.
+
+Something else on the node has changed it since it was made: an administrator, a cleaner of files, a
+reload of the driver. The length of time slices is not among it, because it cannot be read back.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class CdiSpecDrift:
+    """The CDI spec was missing, or had other content."""
+
+    kind: ClassVar[str] = "cdi-spec"
+    file: str
+    missing: bool
+
+    def __str__(self) -> str:
+        return f"CDI spec {self.file} {'was missing' if self.missing else 'had other content'}"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDrift:
+    """A file with device metadata was missing, or had other content."""
+
+    kind: ClassVar[str] = "device-metadata"
+    file: str
+
+    def __str__(self) -> str:
+        return f"the device metadata {self.file} were missing or had other content"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNodeDrift:
+    """A device node was missing, or had other numbers, mode or owner."""
+
+    kind: ClassVar[str] = "device-node"
+    path: str
+    found: str
+    """What was there instead: "missing", or its numbers, mode and owner."""
+
+    def __str__(self) -> str:
+        return f"device node {self.path} was {self.found}"
+
+
+@dataclass(frozen=True, slots=True)
+class MigModeDrift:
+    """MIG mode was off on a GPU that has partitions for claims."""
+
+    kind: ClassVar[str] = "mig-mode"
+    gpu: str
+    """The UUID."""
+
+    def __str__(self) -> str:
+        return f"MIG mode of {self.gpu} was off"
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstanceDrift:
+    """A MIG instance was missing, or lacked its compute instance. What used it has failed."""
+
+    kind: ClassVar[str] = "mig-instance"
+    device: str
+
+    def __str__(self) -> str:
+        return (
+            f"the MIG instance of {self.device} was missing or incomplete; containers that used "
+            "it have to start again"
+        )
+
+
+Drift: TypeAlias = CdiSpecDrift | MetadataDrift | DeviceNodeDrift | MigModeDrift | MigInstanceDrift
+
+
+def causes(drifts: Collection[Drift]) -> tuple[Drift, ...]:
+    """Returns the drifts without those that follow from another one.
+
+    A MIG instance that is made again has other device nodes, which the CDI spec and the metadata
+    name.
+    """
+    of_instances = tuple(
+        drift for drift in drifts if isinstance(drift, MigModeDrift | MigInstanceDrift)
+    )
+    return of_instances or tuple(drifts)
