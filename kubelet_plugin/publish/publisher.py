@@ -129,12 +129,13 @@ class Publisher:
         self._state = threading.Condition()
         self._wanted: tuple[GpuDevice, ...] | None = None
         self._published_devices: tuple[GpuDevice, ...] | None = None
+        self._released = False
         self._due = math.inf
         self._no_repair_before = -math.inf
         self._stopped = False
 
         # Used by the publisher's thread only:
-        self._composed: tuple[tuple[GpuDevice, ...], PublishedPool] | None = None
+        self._composed: tuple[tuple[GpuDevice, ...], bool, PublishedPool] | None = None
         self._stored: PublishedPool | None = None
         self._owner: OwnerReference | None = None
         self._off_until: dict[FeatureGate, float] = {}
@@ -164,6 +165,14 @@ class Publisher:
             self._wanted = tuple(devices)
             self._published_devices = None
             self._schedule(self._clock())
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, like that of a switch
+        """Sets whether all devices have the taint of released GPUs, and returns at once."""
+        with self._state:
+            if released != self._released:
+                self._released = released
+                self._published_devices = None
+                self._schedule(self._clock())
 
     def reorder(self, uses: Iterable[DeviceUse]) -> None:
         """Sets what claims use of the devices, which decides their order, and returns at once."""
@@ -286,11 +295,14 @@ class Publisher:
     def _pool(self, devices: tuple[GpuDevice, ...]) -> PublishedPool:
         """Returns the pool, cached: composing it is more than half of a check of the slices."""
         known = self._composed
-        if known is None or known[0] != devices:
+        released = self._released
+        if known is None or known[:2] != (devices, released):
             order = self._ordering.order
-            known = devices, pool(devices, self._settings, node=self._node, order=order)
-            self._composed = known
-        return known[1]
+            composed = pool(
+                devices, self._settings, node=self._node, order=order, released=released
+            )
+            known = self._composed = devices, released, composed
+        return known[2]
 
     def _ordered(self, order: WantedOrder, now: float, *, written: bool) -> None:
         with self._state:
