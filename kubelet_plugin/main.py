@@ -68,7 +68,11 @@ from kubelet_plugin.prepare.time_slices import TimeSlices
 from kubelet_plugin.prepare.wanted import identities, wanted
 from kubelet_plugin.publish.offer import DeviceOffer
 from kubelet_plugin.publish.ordering import Ordering
-from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
+from kubelet_plugin.publish.other_driver_watch import (
+    OtherDriverWatch,
+    newer_plugin,
+    same_name_plugin,
+)
 from kubelet_plugin.publish.other_drivers import SameNamePlugin
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.claim import ClaimReport
@@ -301,6 +305,7 @@ def _started_publisher(
         ),
         beside_other_drivers=chosen.beside_other_drivers,
         ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
+        is_replaced=lambda: newer_plugin(chosen.plugin_directory, chosen.dra_socket),
     )
     publisher.start()
     cleanup.callback(publisher.stop)
