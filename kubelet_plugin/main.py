@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 import grpc
 
@@ -35,7 +36,12 @@ from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory.damping import Damping
-from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory, known_gpus
+from kubelet_plugin.inventory.inventory import (
+    DriverReady,
+    DriverReplaced,
+    Inventory,
+    known_gpus,
+)
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.health_service import HealthService
@@ -43,6 +49,10 @@ from kubelet_plugin.kubelet.presence import kubelet_socket
 from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
+from kubelet_plugin.node.answering import NodeAnswer
+from kubelet_plugin.node.phase_file import PhaseFile
+from kubelet_plugin.node.release import Phase
+from kubelet_plugin.node.releasing import NodeRelease
 from kubelet_plugin.node.watch import NodeWatch
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
@@ -60,7 +70,11 @@ from kubelet_plugin.prepare.time_slices import TimeSlices
 from kubelet_plugin.prepare.wanted import identities, wanted
 from kubelet_plugin.publish.offer import DeviceOffer
 from kubelet_plugin.publish.ordering import Ordering
-from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
+from kubelet_plugin.publish.other_driver_watch import (
+    OtherDriverWatch,
+    newer_plugin,
+    same_name_plugin,
+)
 from kubelet_plugin.publish.other_drivers import SameNamePlugin
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.claim import ClaimReport
@@ -87,11 +101,16 @@ def _connect_and_run(chosen: PluginSettings, connection: Connection, stop: threa
     if not waiting.has_work(host, chosen.plugin_directory):
         waiting.wait_instead(host, chosen.http_address, chosen.log_format, chosen.log_level)
     with Client(connection, user_agent=PROGRAM) as client:
-        run(chosen, client, stop)
+        again = run(chosen, client, stop)
+    if again:
+        waiting.start_again()
 
 
-def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
+def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
     """Runs the plugin until `stop` is set, or until the loaded driver library was replaced.
+
+    Returns whether to start it again in its place. If the node's GPUs are released, nothing of the
+    driver is loaded or opened until then.
 
     Raises ProgramError: a folder, file, socket or address cannot be used.
 
@@ -101,6 +120,8 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
     """
     _make_folders(chosen)
     _check_checkpoint(chosen)
+    phase, ending = PhaseFile(chosen.release_phase), _Ending(stop)
+    released = _is_released(phase)
     with contextlib.ExitStack() as cleanup:
         metrics = PluginMetrics()
         host = HostPaths(chosen.host_root)
@@ -109,11 +130,10 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         )
         metrics.events_dropped.set_function(lambda: events.dropped)
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
-        publisher = _publisher(chosen, client, node_report, cleanup)
-        _watch_own_node(chosen, client, node_report, cleanup)
+        publisher = _started_publisher(chosen, client, node_report, cleanup)
         offer = DeviceOffer(chosen.published_kinds, _held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
-        nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
+        nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots, released=released)
         mig_intents = MigIntentFiles(chosen.mig_intents, _boot_id(host))
 
         def look_again() -> None:
@@ -144,7 +164,8 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             patience=chosen.hang_seconds,
             damping=Damping(chosen.recovery_seconds),
         )
-        poller.start()
+        if not released:
+            poller.start()
         cleanup.callback(poller.stop)
 
         claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
@@ -154,6 +175,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             uses = tuple(use for claim in recorded for use in claim.uses)
             offer.hold(use.device for use in uses)
             publisher.reorder(uses)
+            release.look()
 
         claims, held_mode_retry = _claims(
             chosen,
@@ -164,9 +186,14 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             mig_intents,
             held_modes,
             poller,
+            phase=phase,
+            inventory_age=lambda: 0.0 if released else poller.age,
             claims_changed=reorder,
             live_claims=live_claims,
             report=claim_report,
+        )
+        release = _follow_node(
+            chosen, client, phase, claims, publisher, node_report, ending, cleanup, closed=released
         )
         service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
@@ -177,42 +204,102 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             kubelet=kubelet_socket(chosen.kubelet_root),
         )
         serving = threading.Event()
-        cleanup.enter_context(_served_http(chosen, metrics, publisher, registration, serving))
-        if not _wait_for_the_name(chosen, stop):
-            return
-        _serve_kubelet(
-            chosen,
-            (
-                *service.handlers(),
-                *HealthService(live_claims, clock=time.monotonic, now=time.time).handlers(),
-                *registration.handlers(),
-            ),
-            cleanup,
+        cleanup.enter_context(
+            _served_http(
+                chosen, metrics, lambda: released or publisher.published, registration, serving
+            )
         )
-        cleanup.callback(
-            live_claims.stop
-        )  # first, so that the kubelet is told before its sockets go
+        if not _wait_for_the_name(chosen, stop):
+            return ending.again
+        _serve(chosen, service, live_claims, registration, cleanup)
         serving.set()
-        _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
-        memory.trim_memory()
         threading.Thread(
             target=_repair_periodically,
-            args=(claims, held_mode_retry, gpus_changed, chosen.repair_seconds),
+            args=(claims, held_mode_retry, gpus_changed, chosen.repair_seconds, poller, release),
             name="repair",
             daemon=True,  # a repair can be interrupted at any point, as by a kill
         ).start()
-        stop.wait()
+        ending.wait()
+    return ending.again
+
+
+@dataclass(slots=True)
+class _Ending:
+    """How the plugin ends."""
+
+    stop: threading.Event
+    again: bool = False
+
+    def wait(self) -> None:
+        """Waits until it is to end."""
+        self.stop.wait()
         _log.info("stopping")
 
+    def start_again(self) -> None:
+        """Ends it so that it starts in its own place."""
+        self.again = True
+        self.stop.set()
 
-def _publisher(
-    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
+
+def _follow_node(
+    chosen: PluginSettings,
+    client: Client,
+    phase: PhaseFile,
+    claims: ClaimLifecycle,
+    publisher: Publisher,
+    node_report: NodeReport,
+    ending: _Ending,
+    cleanup: contextlib.ExitStack,
+    *,
+    closed: bool,
+) -> NodeRelease:
+    """Watches the own Node, and does what it asks for."""
+    names = {"node": chosen.node_name, "driver": chosen.driver_name}
+    own_node = NodeWatch(client, **names, invalid=node_report.annotation_ignored)
+    release = NodeRelease(
+        phase,
+        view=lambda: own_node.latest,
+        holders=claims.holders,
+        taint=publisher.release,
+        is_published=lambda: publisher.published,
+        answer=NodeAnswer(client, **names, now=time.time).write,
+        restart=ending.start_again,
+        nvml_is_closed=closed,
+    )
+    own_node.listen(lambda _: release.look())
+    own_node.start()
+    cleanup.callback(own_node.stop)
+    release.start()
+    return release
+
+
+def _serve(
+    chosen: PluginSettings,
+    service: DraService,
+    live_claims: LiveClaims,
+    registration: Registration,
+    cleanup: contextlib.ExitStack,
+) -> None:
+    handlers = (
+        *service.handlers(),
+        *HealthService(live_claims, clock=time.monotonic, now=time.time).handlers(),
+        *registration.handlers(),
+    )
+    _serve_kubelet(chosen, handlers, cleanup)
+    # First, so that the kubelet is told before its sockets go.
+    cleanup.callback(live_claims.stop)
+    _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
+    memory.trim_memory()
+
+
+def _started_publisher(
+    chosen: PluginSettings, client: Client, node_report: NodeReport, cleanup: contextlib.ExitStack
 ) -> Publisher:
     publisher = Publisher(
         client,
         settings=chosen.publish_settings,
         node=chosen.node_name,
-        reporter=report,
+        reporter=node_report,
         clock=time.monotonic,
         other_drivers=OtherDriverWatch(
             read_node=lambda: client.get(NODES, chosen.node_name),
@@ -221,23 +308,18 @@ def _publisher(
         ),
         beside_other_drivers=chosen.beside_other_drivers,
         ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
+        is_replaced=lambda: newer_plugin(chosen.plugin_directory, chosen.dra_socket),
     )
     publisher.start()
     cleanup.callback(publisher.stop)
     return publisher
 
 
-def _watch_own_node(
-    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
-) -> None:
-    own_node = NodeWatch(
-        client,
-        node=chosen.node_name,
-        driver=chosen.driver_name,
-        invalid=report.annotation_ignored,
-    )
-    own_node.start()
-    cleanup.callback(own_node.stop)
+def _is_released(phase: PhaseFile) -> bool:
+    try:
+        return phase.read() is Phase.RELEASED
+    except OSError as error:
+        raise ProgramError(f"the phase of a release cannot be read: {error}") from error
 
 
 def _make_folders(chosen: PluginSettings) -> None:
@@ -305,6 +387,8 @@ def _repair_periodically(
     held_mode_retry: HeldModeRetry,
     gpus_changed: threading.Event,
     interval: float,
+    poller: InventoryPoller,
+    release: NodeRelease,
 ) -> None:
     """Repairs claims when the GPUs are first known or change, and every `interval` seconds.
 
@@ -318,6 +402,9 @@ def _repair_periodically(
             held_mode_retry.run()
         except Exception:  # noqa: BLE001 - a bug is logged, and must not end the thread
             _log.exception("prepared claims could not be repaired; retrying")
+        else:
+            if isinstance(poller.latest, DriverReady):
+                release.settle()
         gpus_changed.wait(interval)
 
 
@@ -331,6 +418,8 @@ def _claims(
     held_modes: HeldModes,
     poller: InventoryPoller,
     *,
+    inventory_age: Callable[[], float],
+    phase: PhaseFile,
     claims_changed: Callable[[Collection[NodeClaim]], None],
     live_claims: LiveClaims,
     report: ClaimReport,
@@ -339,9 +428,9 @@ def _claims(
 
     def current_devices() -> dict[str, GpuDevice]:
         nonlocal known
-        inventory = poller.latest
-        if inventory is not known[0]:  # composing 200 devices takes longer than a prepare
-            known = inventory, {device.name: device for device in devices(inventory)}
+        latest = poller.latest
+        if latest is not known[0]:  # composing 200 devices takes longer than a prepare
+            known = latest, {device.name: device for device in devices(latest)}
         return known[1]
 
     def read_claim(claim: ClaimReference, patience: float) -> Body:
@@ -402,8 +491,9 @@ def _claims(
         read_kubelet_record=KubeletRecordFile(chosen.kubelet_root).read,
         preparer=preparer,
         reporter=report,
-        inventory_age=lambda: poller.age,
+        inventory_age=inventory_age,
         oldest_inventory=chosen.oldest_inventory,
+        released=phase.refuses_claims,
         clock=time.monotonic,
         random=random.random,
     )
@@ -424,7 +514,7 @@ def _boot_id(host: HostPaths) -> str:
 def _served_http(
     chosen: PluginSettings,
     metrics: PluginMetrics,
-    publisher: Publisher,
+    published: Callable[[], bool],
     registration: Registration,
     serving: threading.Event,
 ) -> contextlib.AbstractContextManager[None]:
@@ -434,7 +524,7 @@ def _served_http(
     def ready() -> str | None:
         if not serving.is_set() and (other := _same_name_plugin(chosen)):
             return f"another plugin has the name {chosen.driver_name}; it listens on {other.socket}"
-        if not publisher.published:
+        if not published():
             return "the node's ResourceSlices are not published yet"
         gone = next((path for path in sockets if not path.is_socket()), None)
         return registration.absence if gone is None else f"the plugin's socket {gone} is gone"

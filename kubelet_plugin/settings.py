@@ -286,6 +286,11 @@ class PluginSettings(ProcessSettings):
         return self.plugin_directory / "device-metadata"
 
     @property
+    def release_phase(self) -> Path:
+        """The file that records how far a release of the node's GPUs has come."""
+        return self.plugin_directory / "release-phase"
+
+    @property
     def lock(self) -> Path:
         """The file that is locked while prepared claims change."""
         return self.plugin_directory / "serialize.lock"

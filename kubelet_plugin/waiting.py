@@ -11,6 +11,7 @@ signals without a handler.
 """
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -55,6 +56,15 @@ def wait_instead(host: HostPaths, http_address: str, log_format: str, log_level:
             *sys.orig_argv,
         ]
     )
+
+
+def start_again() -> NoReturn:
+    """Replaces the process by one with the same command, which has none of its files open."""
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the folder itself, which is closed
+            if int(number) > sys.stderr.fileno():
+                os.set_inheritable(int(number), False)  # noqa: FBT003 - its signature
+    _replace_by(list(sys.orig_argv))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,6 +11,10 @@ FREE: Final = in_module(
     "controller.commands.free",
     "shows which devices are free, and how many pods they would take now",
 )
+NODE: Final = in_module(
+    "controller.commands.node",
+    "has a node release the NVIDIA driver, such as to replace it, and take it up again",
+)
 QUEUE: Final = in_module(
     "controller.commands.queue",
     "shows what each queue has, may have and waits for; stops and resumes queues",

@@ -61,6 +61,7 @@ from kubelet_plugin.inventory.gpu import MigMode
 from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 from kubelet_plugin.inventory.inventory import UnknownGpu
+from kubelet_plugin.node.view import InvalidAnnotation
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_drivers import (
     Contested,
@@ -275,6 +276,7 @@ def _report_node(node: NodeReport) -> None:
         node.gpus_contested(Decision((), (Contested(other, (GPU,)),), "publish"))
     node.gpus_contested(Decision((), (), "withhold"))
     node.registration_refused("REASON")
+    node.annotation_ignored(InvalidAnnotation("KEY", "is wrong", "REMEDY"))
 
 
 def _report_claims(claims: ClaimReport) -> None:

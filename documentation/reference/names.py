@@ -1,4 +1,4 @@
-"""docs/reference/names.md: labels, annotations, finalizers, gates and taints.
+"""docs/reference/names.md: labels, annotations, conditions, finalizers, gates and taints.
 
 The controller's are the constants of controller/names.py; what follows the last underscore of a
 constant's name is its kind. Other constants of the module are in `NO_NAMES`.
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final, get_args
 
+from carina_dra.node_keys import NodeKeys
 from controller import names
 from controller.engine.model import queue
 from documentation import markdown
@@ -73,6 +74,12 @@ def _manifests() -> Iterator[tuple[str, str, str]]:
 
 
 def _plugin() -> Iterator[tuple[str, str, str]]:
+    keys = NodeKeys("DRIVER")
+    for name, member in vars(NodeKeys).items():
+        if isinstance(member, property):
+            kind = {"condition": "condition", "taint": "device taint"}
+            of_name = kind.get(name.rpartition("_")[2], "annotation")
+            yield of_name, code(getattr(keys, name)), sentence(summary(member.__doc__))
     for problem in get_args(GpuProblem):
         yield "device taint", code(f"DRIVER/{problem.state}"), sentence(summary(problem.__doc__))
     compute_mode = "The compute mode of the GPU lets fewer processes compute than the device needs."

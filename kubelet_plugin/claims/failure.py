@@ -287,6 +287,22 @@ class GpusNotRead:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeReleased:
+    """The node's GPUs are released, such as for another driver."""
+
+    reason: ClassVar[str] = "NodeReleased"
+    retriable: ClassVar[bool] = True
+    claim: ClaimReference
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key} is not prepared, because this node's GPUs are "
+            "released, as a condition of the Node says. Restore them with carina node restore, or "
+            "delete the pod to have it scheduled again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class NodeResourceFailed:
     """A node resource that the claim needs cannot be created, read or removed."""
 
@@ -395,6 +411,7 @@ ClaimFailure: TypeAlias = (
     | TimeSlicingMissing
     | DriverUnknown
     | GpusNotRead
+    | NodeReleased
     | NodeResourceFailed
     | CheckpointUnusable
     | LockUnavailable

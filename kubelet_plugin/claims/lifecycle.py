@@ -37,6 +37,7 @@ from kubelet_plugin.claims.failure import (
     ClaimFailure,
     DeviceHeld,
     GpusNotRead,
+    NodeReleased,
     TimeSliceDisagrees,
 )
 from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
@@ -134,13 +135,15 @@ class ClaimLifecycle:
         reporter: ClaimReporter,
         inventory_age: Callable[[], float],
         oldest_inventory: float,
+        released: Callable[[], bool],
         clock: Callable[[], float],
         random: Callable[[], float],
     ) -> None:
         """`clock` is monotonic, in seconds; `random` returns numbers from 0 to 1.
 
         No claim is prepared if `inventory_age`, the seconds since the GPUs were read, is more than
-        `oldest_inventory`.
+        `oldest_inventory`. While `released`, which is asked under the node's lock, only claims that
+        are recorded are prepared.
         """
         self._reader = reader
         self._record = record
@@ -150,6 +153,7 @@ class ClaimLifecycle:
         self._reporter = reporter
         self._inventory_age = inventory_age
         self._oldest_inventory = oldest_inventory
+        self._released = released
         self._clock = clock
         self._abandonment = Abandonment(clock=clock, random=random)
         self._not_removed: dict[Leftover, str] = {}
@@ -194,6 +198,16 @@ class ClaimLifecycle:
                 self._reporter.partitions_of_nvidia_left(reference, partitions)
         self._abandonment.forget(reference.uid)
 
+    def holders(self) -> tuple[str, ...]:
+        """Returns the claims that have devices on this node, sorted.
+
+        Raises:
+            ClaimError: they cannot be read.
+        """
+        recorded = {claim.reference.key for claim in self._record.claims()}
+        of_nvidia = {f"{device} by NVIDIA's driver" for device in self._nvidia_claims.devices()}
+        return (*sorted(recorded), *sorted(of_nvidia))
+
     def repair(self) -> None:
         """Makes the node agree with the checkpoint, and the checkpoint with kubelet and API server.
 
@@ -226,6 +240,8 @@ class ClaimLifecycle:
         """Prepares a claim under its locks. Releases the node's lock once the claim is recorded."""
         checkpoint, before = locked.checkpoint, locked.recorded
         _refuse_abandoned_call(claim.reference, call)
+        if before is None and self._released():
+            raise ClaimError(NodeReleased(claim.reference))
         _refuse_conflict(checkpoint, claim)
         self._nvidia_claims.refuse_conflict(
             claim, recorded=checkpoint.claims, read_kubelet_record=self._read_kubelet_record

@@ -157,6 +157,18 @@ class NvmlHangs:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusReleased:
+    """NVML is not used while the node's GPUs are released."""
+
+    reason: ClassVar[str] = "GpusReleased"
+    retriable: ClassVar[bool] = True
+    task: str
+
+    def __str__(self) -> str:
+        return f"{self.task} while this node's GPUs are released; restore them"
+
+
+@dataclass(frozen=True, slots=True)
 class _NvmlCall:
     retriable: ClassVar[bool] = True
     remedy: ClassVar[str] = "check nvidia-smi and the kernel log"
@@ -374,6 +386,7 @@ ResourceFailure: TypeAlias = (
     | DriverModuleMissing
     | DeviceNodeUnusable
     | NvmlHangs
+    | GpusReleased
     | GpuBusy
     | MigRoomTaken
     | MigProfileRefused

@@ -2,10 +2,16 @@
 
 from collections.abc import Collection
 
+from carina_dra.node_keys import NodeKeys
 from carina_dra.resource import DeviceTaint, TaintEffect
 from kubelet_plugin.inventory.compute_mode import COMPUTE_MODE, ComputeMode
 from kubelet_plugin.inventory.health import GpuProblems, in_order
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
+
+
+def released_taint(driver: str) -> DeviceTaint:
+    """Returns the taint of all devices of a node whose GPUs are released."""
+    return DeviceTaint(key=NodeKeys(driver).released_taint, effect=TaintEffect.NO_SCHEDULE)
 
 
 def taints(problems: GpuProblems, driver: str) -> tuple[DeviceTaint, ...]:

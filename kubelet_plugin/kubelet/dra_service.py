@@ -24,6 +24,7 @@ from kubelet_plugin.claims.failure import (
     ClaimFailure,
     GpusNotRead,
     LockBusy,
+    NodeReleased,
     UnexpectedError,
 )
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
@@ -225,9 +226,10 @@ def _try(
 def _may_pass_soon(failure: ClaimFailure) -> bool:
     """Returns whether to try again while the kubelet waits.
 
-    A driver that has not responded for long is not waited for: the kubelet can send other calls.
+    A driver that has not responded for long, or that is released, is not waited for: the kubelet
+    can send other calls.
     """
-    return failure.retriable and not isinstance(failure, GpusNotRead)
+    return failure.retriable and not isinstance(failure, GpusNotRead | NodeReleased)
 
 
 def _call(context: grpc.ServicerContext, now: float) -> CallLimits:

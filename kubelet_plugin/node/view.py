@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from carina_dra.node_keys import EVICT_ALL, NodeKeys
+
 _OPERAND_LABELS: Final = "nvidia.com/gpu.deploy."
 """Prefix of the labels by which NVIDIA's GPU Operator says what runs on a node."""
 _PAUSED: Final = "paused-for-"
 """Part of their values while the Operator's driver manager (`paused-for-driver-upgrade`) or its MIG
 manager needs GPUs that nothing has open. It replaces `true`, and is appended to other values."""
-_EVICT_ALL: Final = "all"
 _SHOWN: Final = 200
 """Characters of a problem that are shown."""
 
@@ -71,38 +72,6 @@ class NodeView:
     invalid: tuple[InvalidAnnotation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeKeys:
-    """The annotations and the condition of a driver on its Node. Two drivers share no key."""
-
-    driver: str
-
-    @property
-    def release(self) -> str:
-        """Its value is why the GPUs are released; they are in service without it."""
-        return f"{self.driver}/release"
-
-    @property
-    def release_evict(self) -> str:
-        """Says with `all` that pods without a queue are evicted, too."""
-        return f"{self.driver}/release-evict"
-
-    @property
-    def faults_cleared(self) -> str:
-        """A JSON object from UUIDs of GPUs to times in RFC 3339."""
-        return f"{self.driver}/faults-cleared"
-
-    @property
-    def release_phase(self) -> str:
-        """The plugin's answer to a release; absent while the GPUs are in service."""
-        return f"{self.driver}/release-phase"
-
-    @property
-    def released(self) -> str:
-        """The type of the condition that says whether nothing of the plugin uses the GPUs."""
-        return f"{self.driver}/Released"
-
-
 def node_view(node: Mapping[str, Any], driver: str) -> NodeView:
     """Returns what a Node asks of the plugin of a driver."""
     keys = NodeKeys(driver)
@@ -122,13 +91,13 @@ def _release(
     invalid: list[InvalidAnnotation],
 ) -> ReleaseRequest | None:
     evict = annotations.get(keys.release_evict)
-    if evict not in (None, _EVICT_ALL):
+    if evict not in (None, EVICT_ALL):
         invalid.append(
-            InvalidAnnotation(keys.release_evict, f"is {evict!r}", f"set it to {_EVICT_ALL}")
+            InvalidAnnotation(keys.release_evict, f"is {evict!r}", f"set it to {EVICT_ALL}")
         )
     reason = annotations.get(keys.release)
     if reason is not None:
-        return ReleaseAsked(reason, evict_all=evict == _EVICT_ALL)
+        return ReleaseAsked(reason, evict_all=evict == EVICT_ALL)
     paused = (
         label
         for label, value in labels.items()

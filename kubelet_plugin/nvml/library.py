@@ -51,6 +51,10 @@ class NvmlBusyError(Exception):
     """NVML cannot be opened, because a call of another user in this process does not return."""
 
 
+class NvmlReleasedError(Exception):
+    """NVML is not opened, because the node's GPUs are released."""
+
+
 def call(function: Callable[..., Any], *arguments: object) -> Any:
     """Calls a function of pynvml and returns its result.
 
@@ -125,16 +129,18 @@ class NvmlLibrary:
         *,
         below: str = "",
         patience: float = 10.0,
+        released: bool = False,
     ) -> None:
         """Loads the first of the candidates that exists; without one, the loader chooses.
 
         `candidates` is called whenever they are looked for; `below` names the roots that they are
-        below, for messages. `patience` is in seconds.
+        below, for messages. `patience` is in seconds. If it is `released`, it is never loaded.
         """
         self._host = host
         self._candidates = candidates
         self._below = below
         self._patience = patience
+        self._released = released
         self._loaded: Path | None = None
         self._state = threading.Condition()
         self._session: NvmlSession | None = None
@@ -169,7 +175,10 @@ class NvmlLibrary:
         Raises:
             NvmlCallError: NVML cannot be loaded or initialised.
             NvmlBusyError: another user's nvmlInit or nvmlShutdown does not return.
+            NvmlReleasedError: the node's GPUs are released.
         """
+        if self._released:
+            raise NvmlReleasedError
         user = object()
         session = self._enter(user)
         try:

@@ -9,6 +9,7 @@ from kubelet_plugin.claims.resource_failure import (
     GpuFellOff,
     GpuGone,
     GpuResetRequired,
+    GpusReleased,
     MigPlacementRefused,
     MigProfileRefused,
     MigRoomTaken,
@@ -18,7 +19,12 @@ from kubelet_plugin.claims.resource_failure import (
     ResourceFailure,
 )
 from kubelet_plugin.inventory.health import NvmlFailure
-from kubelet_plugin.nvml.library import NvmlBusyError, NvmlCallError, NvmlLibrary
+from kubelet_plugin.nvml.library import (
+    NvmlBusyError,
+    NvmlCallError,
+    NvmlLibrary,
+    NvmlReleasedError,
+)
 from kubelet_plugin.nvml.mig_instance import FINDING
 from kubelet_plugin.prepare.resource import LeftBehindError, ResourceError
 
@@ -36,7 +42,13 @@ _OF_CREATION: Final[Mapping[str, _CauseType]] = {
     "NVML_ERROR_INVALID_ARGUMENT": MigPlacementRefused,
 }
 _REFUSALS: Final = frozenset({*_OF_ANY_CALL, *_OF_CREATION})
-_GONE: Final = frozenset({"NVML_ERROR_GPU_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED"})
+_GONE: Final = frozenset(
+    {
+        "NVML_ERROR_GPU_NOT_FOUND",
+        "NVML_ERROR_DRIVER_NOT_LOADED",
+        "NVML_ERROR_LIBRARY_NOT_FOUND",
+    }
+)
 _LOST: Final = "NVML_ERROR_GPU_IS_LOST"
 
 
@@ -53,11 +65,14 @@ def mig_calls(library: NvmlLibrary, task: str) -> Iterator[None]:
 
     Raises:
         GpuGoneError: a call in the block failed because the GPU or the driver is not there.
+        LeftBehindError: the node's GPUs are released.
         ResourceError: a call in the block failed; names the task and the remedy.
     """
     try:
         with library.lease():
             yield
+    except NvmlReleasedError as error:
+        raise LeftBehindError(GpusReleased(task)) from error
     except NvmlBusyError as error:
         raise ResourceError(NvmlHangs(task, str(error))) from error
     except NvmlCallError as error:

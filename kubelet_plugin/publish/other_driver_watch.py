@@ -111,6 +111,25 @@ def same_name_plugin(directory: Path, own_socket: Path) -> SameNamePlugin | None
     return SameNamePlugin(str(listening), str(checkpoint)) if listening else None
 
 
+def newer_plugin(directory: Path, own_socket: Path) -> bool:
+    """Returns whether a plugin of this driver that began to listen later listens, too.
+
+    The sockets of Carina's plugins are those of `dra*.sock`. False before this one listens.
+    """
+    try:
+        began = own_socket.stat().st_ctime_ns
+    except FileNotFoundError:
+        return False
+
+    def is_newer(path: Path) -> bool:
+        try:
+            return path != own_socket and path.stat().st_ctime_ns > began and _listens(path)
+        except FileNotFoundError:
+            return False
+
+    return _first(directory, "dra*.sock", is_newer) is not None
+
+
 def _first(directory: Path, pattern: str, fits: Callable[[Path], bool]) -> Path | None:
     return next((path for path in sorted(directory.glob(pattern)) if fits(path)), None)
 

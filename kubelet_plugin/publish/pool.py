@@ -13,17 +13,18 @@ driver already select on; a name without a domain belongs to the driver's domain
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeAlias, TypeVar
 
-from carina_dra.resource import CounterSet, limits
+from carina_dra.resource import CounterSet, DeviceTaint, limits
 from carina_dra.resource import Device as PublishedDevice
 from kubelet_plugin.devices.counters import counter_set, counter_set_name
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.order import DeviceOrder, groups
 from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.devices.taint import released_taint
 from kubelet_plugin.publish.partition_type import DeviceRun, qualified_attribute, typed_runs
 
 T = TypeVar("T")
@@ -65,10 +66,16 @@ def pool(
     *,
     node: str,
     order: DeviceOrder = DeviceOrder.NONE,
+    released: bool = False,
 ) -> PublishedPool:
-    """Returns the pool of a node's devices, in their order, by groups of `order`."""
+    """Returns the pool of a node's devices, in their order, by groups of `order`.
+
+    All have a taint if the node's GPUs are `released`.
+    """
+    added = (released_taint(settings.driver),) if released else ()
     by_group = [
-        [device.published(settings) for device in group] for group in groups(devices, order)
+        [_tainted(device.published(settings), added) for device in group]
+        for group in groups(devices, order)
     ]
     published = tuple(device for group in by_group for device in group)
     consumed = {use.counter_set for device in published for use in device.consumes_counters}
@@ -84,6 +91,10 @@ def pool(
             *_device_slices(_runs(devices, published, settings), by_group, settings.driver),
         ),
     )
+
+
+def _tainted(device: PublishedDevice, added: tuple[DeviceTaint, ...]) -> PublishedDevice:
+    return replace(device, taints=(*device.taints, *added)) if added else device
 
 
 def _runs(

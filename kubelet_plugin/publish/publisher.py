@@ -7,8 +7,9 @@ GPUs these offer; `other_drivers` decides what to publish beside them. A new ord
 written when claims have changed (`ordering`).
 
 During a rolling update two plugins of one driver run on a node. They normally want the same slices,
-and neither writes. Where they differ, each reverts the other's writes after a delay that doubles
-every time, until the old plugin stops.
+and neither writes. Where they differ, the older one leaves the slices of the newer one as they are,
+once the newer one listens. Before, and beside others, each reverts the other's writes after a delay
+that doubles every time.
 """
 
 import logging
@@ -48,6 +49,8 @@ _GROUPING_DELAY: Final = 0.1
 """Seconds between another client's change and the next check, because changes come in groups."""
 _REPAIR_RESET: Final = 300.0
 """Seconds without a repair after which the next repair is again made without delay."""
+_LEFT_SECONDS: Final = 30.0
+"""Seconds after which a plugin that was replaced looks again; the update of a node takes less."""
 _GATE_RETRY: Final = 3600.0
 """Seconds after which the next check sends fields of a feature gate that was off again."""
 _LIST_TIMEOUT: Final = 5.0
@@ -101,11 +104,13 @@ class Publisher:
         other_drivers: OtherDriverWatch,
         beside_other_drivers: BesideOtherDrivers,
         ordering: Ordering,
+        is_replaced: Callable[[], bool] = lambda: False,
         backoff: Backoff | None = None,
     ) -> None:
         """`clock` returns monotonic seconds; `backoff` sets the delays between failed attempts.
 
-        Only the publisher's thread calls `other_drivers`.
+        `is_replaced` returns whether a newer plugin of the driver listens on the node. Only the
+        publisher's thread calls it and `other_drivers`.
         """
         self._client = client
         self._settings = settings
@@ -115,6 +120,7 @@ class Publisher:
         self._other_drivers = other_drivers
         self._policy: BesideOtherDrivers = beside_other_drivers
         self._ordering = ordering
+        self._is_replaced = is_replaced
         self._backoff = backoff or Backoff()
         self._selection = Selection(fields=f"spec.nodeName={node}")
         self._reflector = Reflector(
@@ -129,12 +135,13 @@ class Publisher:
         self._state = threading.Condition()
         self._wanted: tuple[GpuDevice, ...] | None = None
         self._published_devices: tuple[GpuDevice, ...] | None = None
+        self._released = False
         self._due = math.inf
         self._no_repair_before = -math.inf
         self._stopped = False
 
         # Used by the publisher's thread only:
-        self._composed: tuple[tuple[GpuDevice, ...], PublishedPool] | None = None
+        self._composed: tuple[tuple[GpuDevice, ...], bool, PublishedPool] | None = None
         self._stored: PublishedPool | None = None
         self._owner: OwnerReference | None = None
         self._off_until: dict[FeatureGate, float] = {}
@@ -164,6 +171,14 @@ class Publisher:
             self._wanted = tuple(devices)
             self._published_devices = None
             self._schedule(self._clock())
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, like that of a switch
+        """Sets whether all devices have the taint of released GPUs, and returns at once."""
+        with self._state:
+            if released != self._released:
+                self._released = released
+                self._published_devices = None
+                self._schedule(self._clock())
 
     def reorder(self, uses: Iterable[DeviceUse]) -> None:
         """Sets what claims use of the devices, which decides their order, and returns at once."""
@@ -272,6 +287,9 @@ class Publisher:
             existing = self._our_slices()
             plan = sync(self._ordering.arrange(target, decision.devices, existing, order), existing)
             if plan and order.keep and target == self._stored:
+                if existing and self._is_replaced():
+                    self._leave(now)
+                    return True
                 self._repair()
             if not self._write(plan):
                 return False
@@ -286,11 +304,14 @@ class Publisher:
     def _pool(self, devices: tuple[GpuDevice, ...]) -> PublishedPool:
         """Returns the pool, cached: composing it is more than half of a check of the slices."""
         known = self._composed
-        if known is None or known[0] != devices:
+        released = self._released
+        if known is None or known[:2] != (devices, released):
             order = self._ordering.order
-            known = devices, pool(devices, self._settings, node=self._node, order=order)
-            self._composed = known
-        return known[1]
+            composed = pool(
+                devices, self._settings, node=self._node, order=order, released=released
+            )
+            known = self._composed = devices, released, composed
+        return known[2]
 
     def _ordered(self, order: WantedOrder, now: float, *, written: bool) -> None:
         with self._state:
@@ -314,6 +335,12 @@ class Publisher:
     def _our_slices(self) -> list[ResourceSlice]:
         slices = self._reflector.store.snapshot().values()
         return [content for content in slices if isinstance(content, ResourceSlice)]
+
+    def _leave(self, now: float) -> None:
+        """Leaves the slices to the newer plugin, and looks later whether it is still there."""
+        _log.info("a newer plugin of the driver writes the slices; leaving them as they are")
+        with self._state:
+            self._no_repair_before = now + _LEFT_SECONDS
 
     def _repair(self) -> None:
         """Reports that another client undid our writes, and delays the next repair."""

@@ -5,6 +5,7 @@ otherwise runs the function on the state as it was when the call began. As with 
 that is not implemented or newer than the simulated driver is not an attribute.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from simulation.nvml.c_arguments import Handle, HandleType, unpack
 from simulation.nvml.hardware import HARDWARE, GpuModel, Hardware, Slot
 from simulation.nvml.state import Fault, GpuInstance, GpuState, NodeState, StateFile
 
-__all__ = ["Attached", "Session", "SimulatedLibrary", "answer", "function"]
+__all__ = ["Attached", "Session", "SimulatedLibrary", "answer", "function", "in_use_file"]
 
 _POLL_SECONDS = 0.01
 
@@ -78,6 +79,7 @@ class Session:
         self.minors: tuple[int, ...] = ()
         """Minor numbers of the GPUs present at nvmlInit, in NVML's order: by PCI address."""
         self.event_sets: dict[int, Any] = {}
+        self._open_file: int | None = None
 
     @property
     def state(self) -> NodeState:
@@ -113,6 +115,8 @@ class Session:
         self.references += 1
         if self.references == 1:
             self.number += 1
+            self._open_file = os.open(in_use_file(self.directory), os.O_RDONLY | os.O_CREAT, 0o644)
+            os.set_inheritable(self._open_file, True)  # noqa: FBT003 - its signature
             gpus = self.state.gpus
             slots = [s for s in self.hardware.gpus if gpus[s.minor].presence != "unplugged"]
             slots.sort(key=lambda slot: (len(slot.pci), slot.pci))
@@ -125,6 +129,9 @@ class Session:
         self.references -= 1
         if self.references == 0:
             self.event_sets.clear()
+        if self.references == 0 and self._open_file is not None:
+            os.close(self._open_file)
+            self._open_file = None
 
     def handle(self, type_: HandleType, minor: int, instance: int = 0, compute: int = 0) -> Handle:
         """A handle that is valid until the session ends."""
@@ -168,6 +175,14 @@ class Session:
     def change_gpu(self, minor: int, change: Callable[[GpuState], GpuState]) -> None:
         """Changes a GPU's state; `change` may end the call with `answer` instead."""
         self.update(lambda node: node.with_gpu(minor, change(node.gpus[minor])))
+
+
+def in_use_file(directory: Path) -> Path:
+    """Returns the file that a process has open during a session, as it has those of /dev/nvidia*.
+
+    What executes another program keeps it, if it does not see to it.
+    """
+    return directory / "in-use"
 
 
 class SimulatedLibrary:

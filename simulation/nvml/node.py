@@ -11,6 +11,7 @@ import pynvml
 from simulation.nvml import host_tree
 from simulation.nvml.hardware import HARDWARE, Hardware, load_profile
 from simulation.nvml.host_tree import DeviceNodes
+from simulation.nvml.library import in_use_file
 from simulation.nvml.state import WHOLE_GPU, DriverState, Fault, GpuState, NodeState, StateFile
 
 __all__ = ["DeviceNodes", "SimulatedNode"]
@@ -95,6 +96,21 @@ class SimulatedNode:
     def state(self) -> NodeState:
         """The node's current state."""
         return self._file.read()
+
+    def processes_with_nvml(self) -> set[int]:
+        """The IDs of the processes that have NVML open, so that the module cannot be unloaded."""
+        return {
+            int(process.name)
+            for process in Path("/proc").iterdir()
+            if process.name.isdecimal() and self._is_open_in(process)
+        }
+
+    def _is_open_in(self, process: Path) -> bool:
+        wanted = in_use_file(self.directory)
+        try:
+            return any(file.readlink() == wanted for file in (process / "fd").iterdir())
+        except OSError:  # it has ended
+            return False
 
     # --- GPUs come and go ---
 

@@ -229,6 +229,58 @@ def test_controllers_lead_in_turn_and_start_pods_of_queues(
     assert leaders[0] != leaders[1]
 
 
+def test_driver_is_replaced_while_the_node_is_released(
+    daemonset: DaemonSet, workloads: Workloads
+) -> None:
+    node, release = daemonset.node.name, f"{DRIVER}/release"
+    workloads.pod_with_own_claim("pod")
+    workloads.wait_running("pod")
+    assert len(daemonset.gpus.processes_with_nvml()) == 1
+
+    daemonset.kubectl("annotate", "node", node, f"{release}=new driver")
+    wait_for("the node to drain", lambda: _released(daemonset)["reason"] == "Draining")
+    claim = workloads.claim_of("pod")["metadata"]["name"]
+    assert f"{workloads.namespace}/{claim}" in _released(daemonset)["message"]
+    wait_for("the taint", lambda: _all_tainted(daemonset))
+    workloads.pod_of_template("late", "gpu")
+    assert workloads.why_not_scheduled("late") is not None
+    assert len(daemonset.gpus.processes_with_nvml()) == 1
+    workloads.delete("pod")
+    wait_for("the release", lambda: _released(daemonset)["status"] == "True")
+    assert daemonset.gpus.processes_with_nvml() == set()
+
+    daemonset.stop_driver()
+    daemonset.gpus.driver(available=False)
+    daemonset.gpus.replace_driver("590.10.01")
+    daemonset.gpus.driver(available=True)
+    daemonset.start_driver()
+    daemonset.kubectl("annotate", "node", node, f"{release}-")
+
+    wait_for("the node to be restored", lambda: _released(daemonset)["reason"] == "InService")
+    workloads.wait_running("late")
+    paths = workloads.environment("late")["LD_LIBRARY_PATH"].split(":")
+    assert "libcuda.so.590.10.01" in workloads.run("late", f"ls {' '.join(paths)}").split()
+    (pod,) = daemonset.pods()
+    (status,) = pod["status"]["containerStatuses"]
+    assert status["restartCount"] == 0
+
+
+def _released(daemonset: DaemonSet) -> dict[str, str]:
+    """The condition of the Node that says whether its GPUs are released."""
+    node = json.loads(daemonset.kubectl("get", "node", daemonset.node.name, "-o", "json"))
+    conditions = {each["type"]: each for each in node["status"]["conditions"]}
+    found: dict[str, str] = conditions.get(f"{DRIVER}/Released", {"reason": "", "status": ""})
+    return found
+
+
+def _all_tainted(daemonset: DaemonSet) -> bool:
+    devices = [device for spec in daemonset.slices().values() for device in spec.get("devices", ())]
+    return all(
+        any(taint["key"] == f"{DRIVER}/released" for taint in device.get("taints", ()))
+        for device in devices
+    )
+
+
 # The last one, because it makes the plugin report an Event.
 def test_pod_waits_for_a_driver_whose_container_restarts(
     daemonset: DaemonSet, workloads: Workloads

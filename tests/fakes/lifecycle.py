@@ -37,6 +37,7 @@ def lifecycle(
     pause: Callable[[float], object] = time.sleep,
     on_change: Callable[[Collection[NodeClaim]], None] = lambda _: None,
     inventory_age: Callable[[], float] = lambda: 0.0,
+    released: Callable[[], bool] = lambda: False,
 ) -> ClaimLifecycle:
     """The lifecycle of a plugin that has just started; `pause` waits for the lock of a GPU."""
     reader = ClaimReader(read_claim, driver=driver, pool=pool)
@@ -62,6 +63,7 @@ def lifecycle(
         reporter=reporter,
         inventory_age=inventory_age,
         oldest_inventory=60.0,
+        released=released,
         clock=clock,
         random=random,
     )

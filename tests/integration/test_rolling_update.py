@@ -7,6 +7,7 @@ must never find half a CDI spec; and in the end nothing may be left.
 
 import json
 import random
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +17,11 @@ from typing import Any
 
 import grpc
 
+from carina_dra.kube.api_resource import RESOURCE_SLICES
 from kubelet_plugin.claims.checkpoint import parse_checkpoint
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
+from tests.eventually import eventually
 from tests.integration.plugin_host import DRIVER, Host, running_host
 from tests.length import seed
 
@@ -107,6 +110,39 @@ def read_specs_as_a_runtime(host: Host, until: threading.Event) -> int:
                 assert json.loads(path.read_bytes())["devices"]
                 read += 1
     return read
+
+
+def test_older_plugin_leaves_the_slices_of_a_newer_one_that_differs() -> None:
+    with running_host() as host:
+        host.start("--pod-uid", "old", "--device-kinds", "gpu")
+        eventually(host.has_whole_pool)
+
+        host.start("--pod-uid", "new", "--device-kinds", "gpu,share")
+
+        eventually(lambda: "a newer plugin of the driver writes the slices" in host.log.read_text())
+        eventually(lambda: len(_device_names(host)) == 2 * GPUS)
+        # Each has written its slices, and the older one once more before the newer one listened.
+        assert _generation(host) <= 4
+
+
+def test_older_plugin_writes_the_slices_again_once_they_are_gone() -> None:
+    with running_host() as host:
+        host.start("--pod-uid", "old", "--device-kinds", "gpu")
+        eventually(host.has_whole_pool)
+        host.start("--pod-uid", "new", "--device-kinds", "gpu")
+        host.processes[1].send_signal(signal.SIGSTOP)  # it listens still
+        for body in host.slices():
+            host.client.delete(RESOURCE_SLICES, body["metadata"]["name"])
+
+        eventually(lambda: len(_device_names(host)) == GPUS)
+
+
+def _device_names(host: Host) -> set[str]:
+    return {device["name"] for body in host.slices() for device in body["spec"].get("devices", ())}
+
+
+def _generation(host: Host) -> int:
+    return max(int(body["spec"]["pool"]["generation"]) for body in host.slices())
 
 
 def test_two_plugins_that_are_killed_lose_double_and_leak_nothing() -> None:

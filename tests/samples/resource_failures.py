@@ -13,6 +13,7 @@ from kubelet_plugin.claims.resource_failure import (
     GpuFellOff,
     GpuGone,
     GpuResetRequired,
+    GpusReleased,
     MigInstanceDivided,
     MigInstanceVanished,
     MigModeInUse,
@@ -54,6 +55,7 @@ NO_NODE = DeviceNodeUnusable("device node /dev/nvidia0", "is missing", "create i
 RETRIABLE: tuple[ResourceFailure, ...] = (
     BUSY,
     FULL,
+    GpusReleased(_MODE),
     NO_NODE,
     FileUnusable("CDI specs in /var/run/cdi", "listed", "Input/output error", "check the folder"),
     DriverLibraryMissing(("libcuda.so.550",), "/driver", ("/usr/lib64",), "550"),

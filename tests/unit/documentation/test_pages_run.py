@@ -25,6 +25,7 @@ _READ_ONLY: Final = {
     "install.md": "tests/e2e/test_chart.py installs, tests and upgrades the chart in its own words",
     "kubectl-plugin.md": "krew, which a release is given to",
     "migrate-from-nvidia.md": "a search that finds something only beside NVIDIA's driver",
+    "node-release.md": "the driver of a node; tests/e2e/test_daemonset.py releases one",
     "release.md": "make release and the build of the image; tests/integration/release",
     "uninstall.md": "tests/e2e/test_chart.py uninstalls in its own words",
 }

@@ -19,6 +19,7 @@ from kubelet_plugin.claims.failure import (
     ClaimGone,
     DeviceHeld,
     GpusNotRead,
+    NodeReleased,
     NodeResourceFailed,
 )
 from tests.fakes.claims import PATIENT
@@ -48,6 +49,19 @@ def test_it_is_recorded_before_anything_is_made(world: World) -> None:
     world.node.making = lambda _: seen.append(world.recorded())
     world.claims().prepare(TRAIN, PATIENT)
     assert seen == [{"train": ("gpu-0",)}]
+
+
+def test_no_further_claim_is_prepared_while_the_node_is_released(world: World) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.api["other"] = body(OTHER, "gpu-1")
+    world.is_released = True
+
+    assert refusal(world, OTHER) == NodeReleased(OTHER)
+    assert claims.prepare(TRAIN, PATIENT)  # it is prepared, and its pod may run
+    assert claims.holders() == ("default/train",)
+    claims.unprepare(TRAIN, PATIENT)
+    assert claims.holders() == ()
 
 
 def test_preparing_again_gives_the_same_and_writes_nothing(world: World) -> None:

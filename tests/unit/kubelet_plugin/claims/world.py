@@ -92,6 +92,8 @@ class World:
     random: float = 0.0
     inventory_age: float = 0.0
     """Seconds since the GPUs were read."""
+    is_released: bool = False
+    """Whether the node's GPUs are being released."""
 
     @property
     def checkpoint(self) -> Path:
@@ -115,6 +117,7 @@ class World:
             clock=self._clock,
             random=lambda: self.random,
             inventory_age=lambda: self.inventory_age,
+            released=lambda: self.is_released,
         )
 
     def hold_gpu(self, gpu: str) -> ExitStack:
