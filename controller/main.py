@@ -26,7 +26,7 @@ from controller.report.cycle_report import CycleReport
 from controller.report.group_events import GroupEvents
 from controller.report.health import Health
 from controller.report.metrics import ControllerMetrics
-from controller.report.regarding import references
+from controller.report.regarding import pod_named, references
 from controller.report.status_writer import StatusWriter
 from controller.run.fence import Fence
 from controller.run.inbox import Inbox
@@ -163,6 +163,7 @@ def lead(
                 references(mirror),
                 (lambda _: None) if finalizers is None else finalizers.want,
                 set_aside=set_aside,
+                pod_named=pod_named(mirror),
             ),
             events,
             metrics,

@@ -15,8 +15,9 @@ from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, ProcessSettings
 from controller.engine.model.plan import Action
 from controller.engine.model.snapshot import EngineSettings
 
-_CHOICES: Final = tuple(action for action in Action if action is not Action.DRAIN)
-"""What is tried for groups that have no room, and for stale ones. A Queue alone asks to drain."""
+_CHOICES: Final = tuple(action for action in Action if action not in (Action.DRAIN, Action.REPLACE))
+"""What is tried for groups that have no room, and for stale ones. Queues ask to drain, and groups
+to be replaced."""
 
 
 def _policy(value: object) -> object:
@@ -195,6 +196,13 @@ class Settings(ProcessSettings):
         "taint of its device with the effect NoExecute; then the pod is deleted",
     )
 
+    replace_interval_seconds: float = Field(
+        600.0,
+        ge=0,
+        description="seconds after an eviction for which a group with `onDeviceFailure: replace` "
+        "is not replaced when a device of it fails",
+    )
+
     @model_validator(mode="after")
     def _lease_can_be_renewed(self) -> Self:
         if not self.retry_seconds < self.renew_seconds < self.lease_seconds:
@@ -228,6 +236,7 @@ class Settings(ProcessSettings):
             staleness_grace=self.staleness_grace_seconds,
             move_seconds=self.move_seconds,
             move_interval=self.move_interval_seconds,
+            replace_interval=self.replace_interval_seconds,
             preempt_min_runtime=self.preempt_min_runtime_seconds,
             reclaim_min_runtime=self.reclaim_min_runtime_seconds,
             search_steps=self.search_steps,

@@ -30,7 +30,7 @@ from controller.engine.files.amount import DURATION, Seconds, read_duration, wri
 from controller.engine.files.checked import LONGEST_LABEL, Checked, Rule, items
 from controller.engine.files.queue import API_VERSION, PlacementSetting
 from controller.engine.files.value import codec_of
-from controller.engine.model.group import PodSet, SubGroup
+from controller.engine.model.group import OnDeviceFailure, PodSet, SubGroup
 
 KIND: Final = "PodGroup"
 NEVER: Final = "never"
@@ -48,6 +48,14 @@ _Grace: TypeAlias = Annotated[
         _read_grace,
         lambda seconds: NEVER if seconds == math.inf else write_duration(seconds),
         {**DURATION.schema, "pattern": f"^({NEVER}|{DURATION.schema['pattern'][1:-1]})$"},
+    ),
+]
+_OnDeviceFailure: TypeAlias = Annotated[
+    OnDeviceFailure,
+    Checked(
+        codec_of(OnDeviceFailure).read,
+        codec_of(OnDeviceFailure).write,
+        {"type": "string", "enum": [value.value for value in OnDeviceFailure]},
     ),
 ]
 
@@ -104,6 +112,10 @@ class PodGroupSpec:
     """Which nodes and devices come first: `balanced`, `binpack`, `spread`, `fragmentation`,
     `upstream`, or an order of nodes and one of devices, such as `spread/binpack`. If it is absent,
     that of the queue holds."""
+    on_device_failure: _OnDeviceFailure = OnDeviceFailure.WAIT
+    """What becomes of the group when the driver of a device that it has taints the device. `wait`:
+    the group is `Degraded`, and goes on. `replace`: its pods are evicted, as far as disruption
+    budgets allow, and it is planned again, without that device."""
 
     def __post_init__(self) -> None:
         if (self.min_count is None) == (self.sub_groups is None):
@@ -167,7 +179,8 @@ class PodGroupStatus:
     conditions: Annotated[
         tuple[StatusCondition, ...], items(lambda: codec_of(StatusCondition), 8, key="type")
     ] = ()
-    """Why the group is in its phase. `Admitted` is true if its minimum has nodes and devices."""
+    """Why the group is in its phase. `Admitted` is true if its minimum has nodes and devices.
+    `Degraded` is there, and true, while its pods have a device that the driver has tainted."""
 
     def body(self) -> dict[str, Any]:
         """Returns the status as an object of the API; desired conditions have no times."""
@@ -213,6 +226,7 @@ class DeclaredGroup:
     run_time: float | None = None
     """Seconds."""
     placement: Policy | None = None
+    on_device_failure: OnDeviceFailure = OnDeviceFailure.WAIT
 
     @property
     def key(self) -> str:
@@ -257,4 +271,5 @@ def read_pod_group(body: object) -> DeclaredGroup:
         preemption_delay=spec.preemption_delay,
         run_time=spec.run_time,
         placement=spec.placement,
+        on_device_failure=spec.on_device_failure,
     )

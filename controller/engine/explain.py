@@ -7,6 +7,7 @@ from typing import Final, TypeAlias, assert_never
 
 from carina_dra.resource.errors import did_you_mean
 from controller.engine.decide.gangs.order import rank_of_group
+from controller.engine.model.failed_device import FailedDevice
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Eviction, Nomination, Plan, Start
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
@@ -55,6 +56,8 @@ class GroupExplanation:
     """Why it does not get all that it asks for."""
     turn: Turn | None = None
     """Its place in its queue; None if it does not wait, or is not asked for."""
+    failed: tuple[FailedDevice, ...] = ()
+    """Its devices that have failed."""
 
     @property
     def waits(self) -> bool:
@@ -145,6 +148,7 @@ def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) 
             for reason in dict.fromkeys(plan.waiting.get(key, ()))
         ),
         turn=turn,
+        failed=plan.degraded.get(key, ()),
     )
 
 
@@ -181,6 +185,8 @@ def lines(answer: WhyAnswer) -> Iterator[str]:
 
 def _explanation_lines(explanation: GroupExplanation) -> Iterator[str]:
     yield (f"{explanation.group}: queue {explanation.queue}, pods: {_counts(explanation.pods)}")
+    for failed in explanation.failed:
+        yield f"it is degraded: {failed}"
     for start in explanation.starts:
         yield f"pod {start.pod} starts on node {start.node} now"
     for nomination in explanation.nominations:

@@ -9,11 +9,12 @@ from typing import Final, Protocol, TypeVar, assert_never
 from carina_dra.allocator.preference import Policy
 from carina_dra.resource.errors import BadValueError
 from controller.engine.files.amount import read_duration
-from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups
+from controller.engine.model.group import Group, OnDeviceFailure, PodSet, SubGroup, SubGroups
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import (
     GROUP_LABEL,
     MIN_COUNT_ANNOTATION,
+    ON_DEVICE_FAILURE_ANNOTATION,
     POD_SET_LABEL,
     PREEMPTIBLE_ANNOTATION,
     RUN_TIME_ANNOTATION,
@@ -67,6 +68,8 @@ class Declaration(Protocol):
     def run_time(self) -> float | None: ...
     @property
     def placement(self) -> Policy | None: ...
+    @property
+    def on_device_failure(self) -> OnDeviceFailure: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ def group_of(
             made,
             preemptible=may_be_evicted(alive) if _have_started(alive) else all(asked),
             run_time=max(filter(None, map(_run_time, alive)), default=None),
+            on_device_failure=_on_device_failure(alive),
             # kube-scheduler evicts no group that has lost pods, and none that others join.
             staleness_grace=(
                 math.inf if owner is not None and owner.key.kind is OwnerKind.POD_GROUP else None
@@ -151,6 +155,7 @@ def _with_declared(group: Group, declaration: Declaration, alive: Iterable[Group
         preemption_delay=declaration.preemption_delay,
         run_time=declaration.run_time,
         placement=declaration.placement,
+        on_device_failure=declaration.on_device_failure,
     )
 
 
@@ -315,6 +320,19 @@ def _run_time(member: GroupMember) -> float | None:
         return read_duration(text)
     except BadValueError:
         raise _wrong(member, RUN_TIME_ANNOTATION, text, "a duration such as 90m") from None
+
+
+def _on_device_failure(members: Iterable[GroupMember]) -> OnDeviceFailure:
+    """Whether a pod asks for its group to be replaced."""
+    asked = set()
+    for member in members:
+        text = member.annotations.get(ON_DEVICE_FAILURE_ANNOTATION, OnDeviceFailure.WAIT)
+        if text not in tuple(OnDeviceFailure):
+            remedy = " or ".join(OnDeviceFailure)
+            raise _wrong(member, ON_DEVICE_FAILURE_ANNOTATION, text, remedy)
+        asked.add(text)
+    is_asked = OnDeviceFailure.REPLACE in asked
+    return OnDeviceFailure.REPLACE if is_asked else OnDeviceFailure.WAIT
 
 
 def _youngest(members: Iterable[GroupMember], annotation: str) -> int | None:

@@ -14,6 +14,7 @@ from carina_dra.resource import OwnerReference
 from controller.names import (
     GROUP_LABEL,
     MIN_COUNT_ANNOTATION,
+    ON_DEVICE_FAILURE_ANNOTATION,
     POD_SET_LABEL,
     PREEMPTIBLE_ANNOTATION,
     RUN_TIME_ANNOTATION,
@@ -28,6 +29,7 @@ ANNOTATIONS: Final = frozenset(
         MIN_COUNT_ANNOTATION,
         PREEMPTIBLE_ANNOTATION,
         RUN_TIME_ANNOTATION,
+        ON_DEVICE_FAILURE_ANNOTATION,
         STARTED_WITH_ANNOTATION,
         leader_worker_set.SIZE,
     }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from carina_dra.kube.api_resource import ApiResource
@@ -12,6 +13,7 @@ from carina_dra.kube.event import ObjectReference
 from controller.api.pod_group import PodGroupStatus
 from controller.api.queue import GroupCounts
 from controller.engine.decide.nodes.stranded import StrandedGpus
+from controller.engine.model.failed_device import FailedDevice
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Pod
@@ -28,6 +30,7 @@ from controller.report.group_events import GroupEvents, GroupNotice
 from controller.report.group_status import (
     NothingWanted,
     Outlook,
+    degraded_text,
     empty_status,
     group_status,
     outlooks,
@@ -35,7 +38,7 @@ from controller.report.group_status import (
     starting,
 )
 from controller.report.metrics import ControllerMetrics, QueueFigures
-from controller.report.notice import GroupRefused, GroupWaits
+from controller.report.notice import GroupDegraded, GroupRefused, GroupWaits
 from controller.report.places_in_queues import PlacesInQueues
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess
 from controller.report.queue_giving import NO_HOLDUP, holdups
@@ -83,6 +86,7 @@ class _Basis:
     pods: tuple[Pod, ...]
     outlook: Outlook
     refused: str | None
+    failed: tuple[FailedDevice, ...]
 
     def status(self, key: str) -> PodGroupStatus:
         """The status that follows."""
@@ -91,7 +95,7 @@ class _Basis:
             return refused_status(self.refused, self.pods, generation=generation)
         if self.group is None:
             return empty_status(key, generation=generation)
-        return group_status(self.group, self.pods, self.outlook, generation=generation)
+        return group_status(self.group, self.pods, self.outlook, self.failed, generation=generation)
 
 
 class CycleReport:
@@ -108,9 +112,11 @@ class CycleReport:
         pods_of: Callable[[str], Iterable[ObjectReference]],
         note_use: Callable[[AbstractSet[str]], None] = lambda _: None,
         set_aside: SetAsideObjects | None = None,
+        pod_named: Callable[[str], Iterable[ObjectReference]] = lambda _: (),
     ) -> None:
         """`pods_of` gives the pods of a group that have no place.
 
+        pod_named: gives a pod by its key, if it is known.
         note_use: takes the queues to which groups are charged.
         set_aside: keeps objects that cannot be reported.
         """
@@ -119,6 +125,7 @@ class CycleReport:
         self._events = events
         self._metrics = metrics
         self._pods_of = pods_of
+        self._pod_named = pod_named
         self._note_use = note_use
         self._known: dict[str, _Basis] = {}
         self._waiting: dict[str, tuple[tuple[Reason, ...], GroupWaits]] = {}
@@ -136,11 +143,21 @@ class CycleReport:
         if self._stranded is None or not self._stranded.is_of(state):
             self._stranded = StrandedGpus(state)
         self._metrics.stranded(self._stranded.by_lack())
+        self._metrics.degraded(len(plan.degraded))
         notices = self._notices(state, plan, observed.refused)
         self._turns.keep(state)
-        return self._events.report(
+        are_left = self._events.report_degraded(
+            _degraded(plan, observed), partial(self._failed_pods, plan), now
+        )
+        are_left |= self._events.report(
             notices, self._pods_of, now, lambda key: self._turns.of(state, key, now)
         )
+        return are_left
+
+    def _failed_pods(self, plan: Plan, group: str) -> Iterable[ObjectReference]:
+        """The pods of a group that have a device which has failed, as Events name them."""
+        failed = dict.fromkeys(device.pod for device in plan.degraded[group])
+        return chain.from_iterable(map(self._pod_named, failed))
 
     def _report_queues(self, state: State, plan: Plan, observed: Observed, now: float) -> None:
         groups, figures = count_groups(state), {}
@@ -184,6 +201,7 @@ class CycleReport:
                 pods=_pods(state.occupancy, key),
                 outlook=of_plan.get(key, _SETTLED),
                 refused=observed.refused.get(key),
+                failed=plan.degraded.get(key, ()),
             )
             if basis != before and key not in starts:
                 namespace, _, name = key.partition("/")
@@ -217,6 +235,15 @@ class CycleReport:
             key: notice for key, (_, notice) in self._waiting.items()
         }
         return waiting | {key: GroupRefused(text) for key, text in refused.items()}
+
+
+def _degraded(plan: Plan, observed: Observed) -> Mapping[str, GroupNotice]:
+    """What Events say of degraded groups; of one with a PodGroup, its condition does."""
+    return {
+        key: GroupDegraded(key, degraded_text(failed))
+        for key, failed in plan.degraded.items()
+        if key not in observed.pod_groups
+    }
 
 
 def group_waits(key: str, reasons: Sequence[Reason], queues: Iterable[Queue]) -> GroupWaits:

@@ -16,8 +16,10 @@ from controller.engine.explain import Turn
 from controller.observe.group_registry import GROUPS
 from controller.observe.set_aside import SetAsideObjects
 from controller.report.notice import (
+    DEGRADED,
     REFUSED,
     EventText,
+    GroupDegraded,
     GroupRefused,
     GroupWaits,
     Notice,
@@ -40,7 +42,7 @@ TEXT_INTERVAL: Final = 60.0
 REPEAT_INTERVAL: Final = 3000.0
 """Seconds after which the same text is repeated: the API server drops Events after an hour."""
 
-GroupNotice: TypeAlias = GroupWaits | GroupRefused
+GroupNotice: TypeAlias = GroupWaits | GroupRefused | GroupDegraded
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class GroupEvents:
         self._bucket = TokenBucket(rate=rate, burst=burst)
         self._of_namespace: dict[str, TokenBucket] = {}
         self._told: dict[str, _Told] = {}
+        self._told_degraded: dict[str, _Told] = {}
 
     def record(self, regarding: ObjectReference, notice: Notice) -> None:
         """Records an Event about one object, at once."""
@@ -90,10 +93,32 @@ class GroupEvents:
         turn_of: the place of a group in its queue.
         Returns whether something was left out to keep the rate: then it is due in a later call.
         """
-        for key in self._told.keys() - groups.keys():
-            del self._told[key]
+        return self._report(self._told, groups, pods_of, now, turn_of)
+
+    def report_degraded(
+        self,
+        groups: Mapping[str, GroupNotice],
+        pods_of: Callable[[str], Iterable[ObjectReference]],
+        now: float,
+    ) -> bool:
+        """Records what is new about groups that are degraded, as `report` does, at one rate.
+
+        pods_of: the pods of a group with a device that has failed.
+        """
+        return self._report(self._told_degraded, groups, pods_of, now, lambda _: None)
+
+    def _report(
+        self,
+        told: dict[str, _Told],
+        groups: Mapping[str, GroupNotice],
+        pods_of: Callable[[str], Iterable[ObjectReference]],
+        now: float,
+        turn_of: Callable[[str], Turn | None],
+    ) -> bool:
+        for key in told.keys() - groups.keys():
+            del told[key]
         is_left_out = False
-        for key, notice in in_turn_of_namespaces(self._due(groups, now)):
+        for key, notice in in_turn_of_namespaces(_due(told, groups, now)):
             pods: list[ObjectReference] = []
             if not self._attempt(key, "named", partial(_take_first, pods, pods_of, key)):
                 continue
@@ -104,7 +129,7 @@ class GroupEvents:
             if not self._bucket.take(now, len(pods)):
                 return True
             bucket.take(now, len(pods))
-            self._told[key] = _Told(notice, now)
+            told[key] = _Told(notice, now)
             if pods:
                 self._attempt(key, "told", partial(self._tell, key, notice, pods, turn_of))
         return is_left_out
@@ -132,18 +157,19 @@ class GroupEvents:
             self._of_namespace[namespace] = known
         return known
 
-    def _due(
-        self, groups: Mapping[str, GroupNotice], now: float
-    ) -> Iterator[tuple[str, GroupNotice]]:
-        """The groups that have something to say, those with another reason first."""
-        later = []
-        for key, notice in groups.items():
-            told = self._told.get(key)
-            if told is None or _word(told.notice) != _word(notice):
-                yield key, notice
-            elif now - told.at >= (REPEAT_INTERVAL if told.notice == notice else TEXT_INTERVAL):
-                later.append((key, notice))
-        yield from later
+
+def _due(
+    told_before: Mapping[str, _Told], groups: Mapping[str, GroupNotice], now: float
+) -> Iterator[tuple[str, GroupNotice]]:
+    """The groups that have something to say, those with another reason first."""
+    later = []
+    for key, notice in groups.items():
+        told = told_before.get(key)
+        if told is None or _word(told.notice) != _word(notice):
+            yield key, notice
+        elif now - told.at >= (REPEAT_INTERVAL if told.notice == notice else TEXT_INTERVAL):
+            later.append((key, notice))
+    yield from later
 
 
 def in_turn_of_namespaces(
@@ -169,4 +195,6 @@ def _word(notice: GroupNotice) -> str:
             return word
         case GroupRefused():
             return REFUSED
+        case GroupDegraded():
+            return DEGRADED
     assert_never(notice)

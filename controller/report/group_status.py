@@ -7,6 +7,7 @@ from typing import Final, TypeAlias, assert_never
 
 from controller.api.condition import StatusCondition, desired_condition
 from controller.api.pod_group import GroupPhase, PodCounts, PodGroupStatus
+from controller.engine.model.failed_device import FailedDevice
 from controller.engine.model.group import Group, is_satisfied
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
@@ -18,7 +19,10 @@ ADMITTED: Final = "Admitted"
 """The condition that holds while the minimum of the group has nodes and devices."""
 ALL_PODS_PLACED: Final = "AllPodsPlaced"
 """The condition of an admitted group that holds unless pods of it wait for a place."""
+DEGRADED: Final = "Degraded"
+"""The condition of a group that runs with a device that its driver has tainted."""
 _NODES_NAMED: Final = 8
+_DEVICES_NAMED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,12 @@ def count_pods(pods: Iterable[Pod]) -> PodCounts:
 
 
 def group_status(
-    group: Group, pods: Sequence[Pod], outlook: Outlook, *, generation: int = 0
+    group: Group,
+    pods: Sequence[Pod],
+    outlook: Outlook,
+    failed: Sequence[FailedDevice] = (),
+    *,
+    generation: int = 0,
 ) -> PodGroupStatus:
     """The status of a group. `generation` is that of the PodGroup which was decided on."""
     counts = count_pods(pods)
@@ -83,7 +92,17 @@ def group_status(
     conditions = [_condition(ADMITTED, reason, message, generation, holds=is_running)]
     if is_running:
         conditions.append(_all_pods_placed(group, counts, outlook, generation))
+    if failed:
+        text = degraded_text(failed)
+        conditions.append(_condition(DEGRADED, "DeviceTainted", text, generation, holds=True))
     return PodGroupStatus(phase, group.queue, counts, tuple(conditions))
+
+
+def degraded_text(failed: Sequence[FailedDevice]) -> str:
+    """Which devices of a group have failed: the first of them, and how many more."""
+    more = len(failed) - _DEVICES_NAMED
+    others = f"; and {more} more" if more > 0 else ""
+    return "; ".join(map(str, failed[:_DEVICES_NAMED])) + others
 
 
 def refused_status(

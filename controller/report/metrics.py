@@ -145,6 +145,11 @@ class ControllerMetrics:
             buckets=_PHASE_BUCKETS,
             registry=registry,
         )
+        self._degraded = Gauge(
+            "carina_degraded_groups",
+            "Groups that run with a device that its driver has tainted.",
+            registry=registry,
+        )
         self._evictions = Counter(
             "carina_evictions",
             f"Pods that the API server has accepted to evict, by action ({_names(Action)}, "
@@ -221,6 +226,10 @@ class ControllerMetrics:
         self._cycles.inc()
         for phase, duration in seconds.items():
             self._phases.labels(phase).observe(duration)
+
+    def degraded(self, groups: int) -> None:
+        """So many groups run with a device that has failed."""
+        self._degraded.set(groups)
 
     def evicted(self, action: Action | Literal["device-taint"]) -> None:
         """A pod was evicted: by an action of a plan, or for a taint of a device."""

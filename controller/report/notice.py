@@ -9,6 +9,8 @@ from controller.engine.model.plan import Action, Eviction
 
 REFUSED: Final = "Refused"
 """The reason of Events about groups that cannot be decided on."""
+DEGRADED: Final = "Degraded"
+"""The reason of Events about groups with devices that have failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,19 @@ class ObjectSetAside:
     """The class of the error."""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupDegraded:
+    """About a pod whose group runs with devices that their driver has tainted."""
+
+    group: str
+    text: str
+    """The devices."""
+
+
 Notice: TypeAlias = (
     GroupWaits
     | GroupRefused
+    | GroupDegraded
     | PodEvicted
     | PodEvictedForTaint
     | DoubleAllocation
@@ -135,6 +147,9 @@ def event_text(notice: Notice, namespace: str, turn: Turn | None = None) -> Even
             return EventText(kind, word, "Schedule", _why_waiting(notice, turn))
         case GroupRefused(text=text):
             return EventText(EventType.WARNING, REFUSED, "Schedule", text)
+        case GroupDegraded(group=group, text=text):
+            note = f"group {group} is degraded: {text}"
+            return EventText(EventType.WARNING, DEGRADED, "Watch", note)
         case PodEvicted() | PodEvictedForTaint():
             return _about_eviction(notice, namespace)
         case DoubleAllocation() | DeviceLost():
@@ -219,6 +234,8 @@ def _why_evicted(eviction: Eviction, group: str) -> str:
             return f"{group} has fewer pods than it needs"
         case Action.DRAIN:
             return "its queue is being emptied, by order of an administrator"
+        case Action.REPLACE:
+            return f"a device of {group} has failed; the group is planned again"
     assert_never(eviction.action)
 
 

@@ -20,6 +20,18 @@ def claim_reference(claim: ResourceClaim) -> ObjectReference:
     return ObjectReference(claim.API_VERSION, claim.KIND, name, namespace, uid)
 
 
+def pod_named(mirror: Mirror) -> Callable[[str], Iterable[ObjectReference]]:
+    """Gives a pod, or the claim that it stands for, as Events name it; nothing if it is gone."""
+
+    def named(key: str) -> Iterable[ObjectReference]:
+        claim = mirror.standalone_of(key)
+        if claim is not None:
+            return [claim_reference(claim)]
+        return [pod_reference(mirror.pods[key])] if key in mirror.pods else ()
+
+    return named
+
+
 def references(mirror: Mirror) -> Callable[[str], Iterable[ObjectReference]]:
     """Gives the pods of a group that have no place, or its claim, as Events name them."""
 

@@ -43,6 +43,7 @@ from controller.act.writer import (
     WriteOutcome,
 )
 from controller.engine.decide.cycle import Engine
+from controller.engine.model.failed_device import TaintTolerance
 from controller.engine.model.plan import Action, Eviction, Plan
 from controller.observe.claim import read_claim
 from controller.observe.group_registry import GROUPS
@@ -245,6 +246,8 @@ class Loop:
             if claim.key not in self._settling:
                 self._settling[claim.key] = math.inf
                 writer.unreserve(claim)
+        replaced = (eviction for eviction, _ in todo.evictions if eviction.action is Action.REPLACE)
+        self._avoid_failed({eviction.group for eviction in replaced})
         for eviction, pod in todo.evictions:
             if pod.key not in self._mirror.evicting or pod.deleted is not None:
                 attempt(_PODS, pod.key, "evicted", partial(self._evict, writer, pod, eviction))
@@ -263,6 +266,16 @@ class Loop:
         self._mirror.assume_evicted(pod.key)
         self._mirror.roster.note_evicted(pod, self._now())
         writer.evict(pod, eviction)
+
+    def _avoid_failed(self, groups: Iterable[str]) -> None:
+        """Keeps groups that are replaced from nodes with failed devices that they would tolerate.
+
+        Elsewhere the taint keeps them from the device.
+        """
+        for group in groups:
+            for failed in () if self._plan is None else self._plan.degraded.get(group, ()):
+                if failed.tolerance is TaintTolerance.TOLERATES:
+                    self._mirror.avoid(group, failed.node, self._now() + self._avoid_seconds)
 
     def _patience(self) -> float:
         """Seconds for which there is nothing to do."""

@@ -19,6 +19,7 @@ from controller.report.notice import (
     DeviceLost,
     DoubleAllocation,
     GateNotRemoved,
+    GroupDegraded,
     GroupRefused,
     Notice,
     ObjectSetAside,
@@ -148,12 +149,14 @@ def _words(kind: type[Reason]) -> Iterator[tuple[str, str]]:
 
 def _cause(action: Action) -> str:
     """The group for which a pod is evicted."""
-    return "NAMESPACE/GROUP" if action in (Action.DRAIN, Action.STALE) else "OTHER/GROUP"
+    own = (Action.DRAIN, Action.STALE, Action.REPLACE)
+    return "NAMESPACE/GROUP" if action in own else "OTHER/GROUP"
 
 
 Noticed: TypeAlias = tuple[str, Notice]
 NOTICES: Final[tuple[Noticed, ...]] = (
     ("Pod, PodGroup", GroupRefused("what is wrong, and the remedy")),
+    ("Pod", GroupDegraded("NAMESPACE/GROUP", "DEVICES")),
     *(
         (
             "Pod",

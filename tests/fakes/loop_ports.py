@@ -23,6 +23,8 @@ class NotedWrites:
         self.commits: list[Commit] = []
         self.releases: list[Release] = []
         self.evicted: list[ObservedPod] = []
+        self.reasons: list[Eviction | DeviceEviction | None] = []
+        """Why each of the evicted goes."""
         self.unreserved: list[str] = []
         self.unsettled: list[Unsettled] = []
         self.fencing = threading.Event()
@@ -38,8 +40,8 @@ class NotedWrites:
         self.unreserved.append(claim.key)
 
     def evict(self, pod: ObservedPod, eviction: Eviction | DeviceEviction | None) -> None:
-        del eviction
         self.evicted.append(pod)
+        self.reasons.append(eviction)
 
     def fence(self, unsettled: Unsettled, *, until: float) -> None:
         del until

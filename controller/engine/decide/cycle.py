@@ -33,6 +33,7 @@ from controller.engine.decide.starts.allocation import Allocating
 from controller.engine.decide.starts.kept_place import keep_places, places_to_keep
 from controller.engine.decide.starts.promise import keep_promises
 from controller.engine.decide.starts.reservation import Reservations
+from controller.engine.decide.victims.degraded import Degraded, degraded_groups, replace_degraded
 from controller.engine.decide.victims.drain import evict_drained
 from controller.engine.decide.victims.eviction import MakingRoom
 from controller.engine.decide.victims.guarded import Guarded
@@ -71,7 +72,7 @@ _FIRST: Final = 0.5
 """The part of the time of a cycle in which all groups are asked in their order, if some have not
 been asked by the last one; the rest is theirs."""
 
-_FOR_NOBODY: Final = (Action.STALE, Action.DRAIN)
+_FOR_NOBODY: Final = (Action.STALE, Action.DRAIN, Action.REPLACE)
 """Actions that are not for a group that waits."""
 _AFFINITY: Final = "node affinity"
 """What fails for a group on the nodes that it avoids since kube-scheduler refused them."""
@@ -143,6 +144,7 @@ class _Cycle:
         self._reasons: dict[str, list[Reason]] = {}
         self._cursors: dict[str, Cursor] = {}
         self._stale: list[str] = []
+        self._degraded: Degraded = {}
         self._reservations = Reservations(trial, isolation)
         self._wake = self._state.memory.wake if self._refusals else None
         self._allocation = Allocating(trial, self._reservations)
@@ -179,6 +181,8 @@ class _Cycle:
             self._stale, wake = self._evict_stale()
             self._wake_at(wake)
         evict_drained(self._trial, self._isolation)
+        self._degraded = degraded_groups(self._state, self._isolation)
+        self._wake_at(replace_degraded(self._trial, self._isolation, self._degraded))
         if not self._passes_over:
             self._ask_deferred()
         keep_together(self._trial, self._isolation)
@@ -468,6 +472,7 @@ class _Cycle:
             wake=earlier(self._wake, next_end(set_aside, state.now)),
             failures=tuple(self._isolation.failures),
             undecided=tuple(self._isolation.undecided),
+            degraded=self._degraded,
         )
 
     @property

@@ -6,6 +6,7 @@ group of one.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Final, TypeAlias, assert_never
 
@@ -63,6 +64,15 @@ class SchedulerRefusal:
     """Whether others may be evicted for the group."""
 
 
+class OnDeviceFailure(StrEnum):
+    """What becomes of a group that runs, when the driver of a device of it taints the device."""
+
+    WAIT = "wait"
+    """Nothing: it says that it is degraded."""
+    REPLACE = "replace"
+    """It is evicted as a whole, and planned again."""
+
+
 @dataclass(frozen=True)
 class Group:
     """Pods of one queue that start together, or not at all.
@@ -102,6 +112,7 @@ class Group:
     """How many seconds it says that it runs."""
     placement: Policy | None = None
     """Which nodes and devices come first; None for the queue's."""
+    on_device_failure: OnDeviceFailure = OnDeviceFailure.WAIT
     refusal: SchedulerRefusal | None = None
     """What kube-scheduler has refused. Until it accepts some, no more than the minimum is tried."""
 

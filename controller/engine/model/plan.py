@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from carina_dra.resource import Allocation
+from controller.engine.model.failed_device import FailedDevice
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.reason import Reason
 
@@ -42,6 +43,8 @@ class Action(StrEnum):
     """Their group has fewer pods than it needs."""
     DRAIN = "drain"
     """Their queue is emptied, by order of an administrator."""
+    REPLACE = "replace"
+    """A device of their group has failed, and the group asks to be planned again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,8 @@ class Plan:
     failures: tuple[Failure, ...] = ()
     undecided: tuple[str, ...] = ()
     """The groups of which an attempt has cost more than it may, in this cycle."""
+    degraded: Mapping[str, tuple[FailedDevice, ...]] = field(default_factory=dict)
+    """By group that runs: its devices that have failed."""
 
     @property
     def is_empty(self) -> bool:

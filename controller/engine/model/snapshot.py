@@ -40,6 +40,9 @@ class EngineSettings:
     """For which a place is kept for the pod that replaces one that moves, once that is gone."""
     move_interval: float = 3_600
     """Seconds after an eviction for which a group does not move."""
+    replace_interval: float = 600
+    """Seconds after an eviction for which a group with `on_device_failure: replace` is not replaced
+    when a device of it fails."""
     preempt_min_runtime: float = 0
     """Seconds, for queues that say nothing."""
     reclaim_min_runtime: float = 0

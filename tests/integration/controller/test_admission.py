@@ -22,6 +22,7 @@ from controller.names import (
     GROUP_LABEL,
     MIN_COUNT_ANNOTATION,
     NODE_ANNOTATION,
+    ON_DEVICE_FAILURE_ANNOTATION,
     POD_SET_LABEL,
     PREEMPTIBLE_ANNOTATION,
     RUN_TIME_ANNOTATION,
@@ -241,6 +242,10 @@ _ESCAPES: Final[Mapping[str, tuple[object, str]]] = {
     "promise to end soon": (
         _annotation(RUN_TIME_ANNOTATION, "1m"),
         f"the annotation {RUN_TIME_ANNOTATION} cannot be changed",
+    ),
+    "ask to be replaced": (
+        _annotation(ON_DEVICE_FAILURE_ANNOTATION, "replace"),
+        f"the annotation {ON_DEVICE_FAILURE_ANNOTATION} cannot be changed",
     ),
     "say what it started with": (
         _annotation(STARTED_WITH_ANNOTATION, "9"),

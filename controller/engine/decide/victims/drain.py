@@ -1,15 +1,14 @@
 """Evicts the groups of queues that are emptied, by order of an administrator."""
 
-from collections import Counter
 from functools import partial
 from typing import Final
 
 from controller.engine.decide.gangs.isolation import Isolation
-from controller.engine.decide.gangs.placement_unit import active_pods, has_active
 from controller.engine.decide.gangs.trial import Trial
-from controller.engine.model.group import Group, is_satisfied
+from controller.engine.decide.victims.whole_group import evict_whole
+from controller.engine.model.group import Group
 from controller.engine.model.plan import Action
-from controller.engine.model.pod import Evicting, Placed
+from controller.engine.model.pod import Evicting
 from controller.engine.state.occupancy import Occupancy
 
 _AT_ONCE: Final = 16
@@ -34,36 +33,11 @@ def evict_drained(trial: Trial, isolation: Isolation) -> None:
     for group in sorted(groups, key=_rank):
         if leaving >= _AT_ONCE:
             break
-        leaving += isolation.run(group, partial(_evict, trial, group)) or 0
+        leaving += isolation.run(group, partial(evict_whole, trial, group, Action.DRAIN)) or 0
 
 
 def _rank(group: Group) -> tuple[bool, int, float, str]:
     return not group.preemptible, group.priority, -group.created, group.key
-
-
-def _evict(trial: Trial, group: Group) -> int:
-    """Evicts the pods of a group that may be disrupted; how many.
-
-    None if it would keep less than it needs: such a part is of no use, and holds its devices.
-    """
-    state = trial.state
-    if not has_active(state.occupancy, group.key):
-        return 0
-    pods = [pod for pod in active_pods(state.occupancy, group.key) if isinstance(pod.state, Placed)]
-    mark = state.occupancy.mark()
-    gone, stay = [], Counter[str]()
-    for pod in pods:
-        if state.occupancy.disrupt(pod):
-            gone.append(pod)
-        else:
-            stay[pod.pod_set] += 1
-    had_minimum = is_satisfied(group.root, Counter(pod.pod_set for pod in pods))
-    if stay and had_minimum and not is_satisfied(group.root, stay):
-        state.occupancy.rollback(mark)
-        return 0
-    for pod in gone:
-        trial.evict(pod, Action.DRAIN, group.key)
-    return len(gone)
 
 
 def _leaving(occupancy: Occupancy, group: str) -> int:

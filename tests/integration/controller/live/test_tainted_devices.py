@@ -1,6 +1,7 @@
 """Devices that get taints while pods of queues have them, on a real control plane."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import pytest
@@ -14,6 +15,11 @@ from tests.integration.controller.live.site import PLACED_WITHIN, Site, Team
 
 _NODES: Final = ("tainted-0", "tainted-1")
 _LOST: Final = {"key": "gpu.carina.dev/lost", "value": "xid-79", "effect": "NoExecute"}
+_DRAIN: Final = {
+    "key": "gpu.carina.dev/drain",
+    "value": "recovery-action-4",
+    "effect": "NoSchedule",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -137,3 +143,66 @@ def test_budget_is_asked_and_then_overridden(
         assert found["reason"] == "DeviceTainted"
         kubelet.release(team.namespace, pod)
         eventually(lambda: "a disruption budget refused" in events(team, "DeviceTainted"))
+
+
+def devices_of(team: Team) -> set[tuple[str, str]]:
+    return set(team.allocated())
+
+
+def says(text: str, condition: Body) -> bool:
+    return text in condition.get("message", "")
+
+
+def is_degraded(condition: Body) -> bool:
+    return condition.get("status") == "True"
+
+
+def test_gang_is_degraded_and_goes_on(site: Site, team: Team) -> None:
+    with site.controller():
+        team.gang("gang", 2)
+        team.await_bound(2)
+        node, device = device_of(team, "gang-1")
+        taint(site, node, device, _DRAIN)
+        found = team.await_condition("gang", is_degraded, "Degraded")
+        assert found["message"] == (
+            f"pod gang-1 on node {node}: device gpu.carina.dev/{node}/{device} has the taint "
+            "gpu.carina.dev/drain=recovery-action-4:NoSchedule"
+        )
+        assert set(team.bound()) == {"gang-0", "gang-1"}
+        taint(site, node, device)
+        eventually(lambda: team.condition("gang", "Degraded") == {}, within=PLACED_WITHIN)
+
+
+def test_taint_for_information_degrades_nobody(site: Site, team: Team) -> None:
+    with site.controller():
+        team.gang("gang", 1)
+        team.gang("other", 1)
+        team.await_bound(2)
+        taint(site, *device_of(team, "gang-0"), {**_DRAIN, "effect": "None"})
+        taint(site, *device_of(team, "other-0"), _DRAIN)
+        team.await_condition("other", is_degraded, "Degraded")
+        assert team.condition("gang", "Degraded") == {}
+
+
+def test_gang_is_replaced_once_however_often_the_taint_comes(site: Site, team: Team) -> None:
+    annotations = {
+        "scheduling.carina.dev/min-count": "2",
+        "scheduling.carina.dev/on-device-failure": "replace",
+    }
+    with site.controller():
+        team.job("gang", 2, annotations=annotations)
+        first = team.await_bound(2)
+        lost = device_of(team, min(first))
+        taint(site, *lost, _DRAIN)
+        eventually(lambda: first.keys().isdisjoint(team.pods()), within=PLACED_WITHIN)
+        second = team.await_bound(2)
+        assert lost not in devices_of(team)
+        eventually(lambda: "planned again" in events(team, "Evicted"), within=PLACED_WITHIN)
+        team.gang("witness", 1)
+        team.await_bound(1, "witness")
+        for value in ("again", "and-again", "once-more"):
+            taint(site, *device_of(team, min(second)), {**_DRAIN, "value": value})
+            taint(site, *device_of(team, "witness-0"), {**_DRAIN, "value": value})
+            team.await_condition("witness", partial(says, f"drain={value}"), "Degraded")
+            taint(site, *device_of(team, min(second)))
+        assert team.bound("gang").keys() == second.keys()

@@ -21,6 +21,7 @@ from carina_dra.resource import (
     DeviceClass,
     DeviceRequest,
     DeviceResult,
+    DeviceTaint,
     ExactCount,
     ExactDeviceRequest,
     Exactly,
@@ -36,6 +37,7 @@ from carina_dra.resource import (
     ResourcePool,
     ResourceSlice,
     ResourceSliceSpec,
+    TaintEffect,
 )
 from controller.engine.decide.cycle import plan
 from controller.engine.decide.gangs.isolation import Isolation
@@ -58,6 +60,7 @@ DRIVER: Final = "gpu.carina.dev"
 GPU: Final = DevicesOf("gpu")
 GIB: Final = 1 << 30
 NOW: Final = 1_000_000.0
+TAINT: Final = DeviceTaint("gpu.carina.dev/drain", TaintEffect.NO_SCHEDULE, "recovery-action-4")
 
 
 class Scene:
@@ -273,6 +276,16 @@ def gpu_slice(node: str, count: int) -> ResourceSlice:
     devices = tuple(Device(f"gpu-{index}", capacity=memory) for index in range(count))
     spec = ResourceSliceSpec(DRIVER, ResourcePool(node, 1, 1), OnNode(node), devices)
     return ResourceSlice(ObjectMeta(name=node), spec=spec)
+
+
+def tainted(scene: Scene, node: str = "n", gpu: int = 0, taint: DeviceTaint = TAINT) -> Scene:
+    """A scene in which a device has a taint of its driver."""
+    spec = scene.slices[node].spec
+    devices = list(spec.devices)
+    devices[gpu] = replace(devices[gpu], taints=(*devices[gpu].taints, taint))
+    spec = replace(spec, devices=tuple(devices))
+    scene.slices[node] = replace(scene.slices[node], spec=spec)
+    return scene
 
 
 def gpu_claim(name: str, gpus: int = 1, **fields: Any) -> ResourceClaim:

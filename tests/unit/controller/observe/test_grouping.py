@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.allocator.preference import Policy
-from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups
+from controller.engine.model.group import Group, OnDeviceFailure, PodSet, SubGroup, SubGroups
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import (
     GROUP_LABEL,
     MIN_COUNT_ANNOTATION,
+    ON_DEVICE_FAILURE_ANNOTATION,
     POD_SET_LABEL,
     PREEMPTIBLE_ANNOTATION,
     RUN_TIME_ANNOTATION,
@@ -393,11 +394,18 @@ def test_a_group_runs_as_long_as_its_longest_pod() -> None:
     assert _made([*pods, of_job(2)]).run_time == 5400
 
 
+def test_a_group_is_replaced_if_a_pod_of_it_asks_for_that() -> None:
+    pods = [_annotated(of_job(0), **{ON_DEVICE_FAILURE_ANNOTATION: "replace"}), of_job(1)]
+    assert _made(pods).on_device_failure is OnDeviceFailure.REPLACE
+    assert _made(pods[1:]).on_device_failure is OnDeviceFailure.WAIT
+
+
 @pytest.mark.parametrize(
     ("annotation", "text", "remedy"),
     [
         (PREEMPTIBLE_ANNOTATION, "no", "true or false"),
         (RUN_TIME_ANNOTATION, "soon", "a duration such as 90m"),
+        (ON_DEVICE_FAILURE_ANNOTATION, "restart", "wait or replace"),
     ],
 )
 def test_a_wrong_annotation_is_refused_with_the_remedy(
@@ -461,6 +469,7 @@ class _Declaration:
     preemption_delay: float = 0
     run_time: float | None = None
     placement: Policy | None = None
+    on_device_failure: OnDeviceFailure = OnDeviceFailure.WAIT
 
 
 def _declared(
@@ -476,7 +485,12 @@ def _named(name: str, pod_set: str | None = None, **fields: Any) -> GroupMember:
 
 def test_a_pod_group_says_itself_what_it_needs() -> None:
     declaration = _Declaration(
-        PodSet("", 8), False, staleness_grace=5, preemption_delay=6, run_time=7
+        PodSet("", 8),
+        False,
+        staleness_grace=5,
+        preemption_delay=6,
+        run_time=7,
+        on_device_failure=OnDeviceFailure.REPLACE,
     )
     assert _declared([_named("a", created=1)], declaration) == Group(
         "team/mine",
@@ -488,6 +502,7 @@ def test_a_pod_group_says_itself_what_it_needs() -> None:
         staleness_grace=5,
         preemption_delay=6,
         run_time=7,
+        on_device_failure=OnDeviceFailure.REPLACE,
     )
 
 

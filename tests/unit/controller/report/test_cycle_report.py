@@ -7,9 +7,9 @@ from controller.names import POD_GROUPS, QUEUES
 from controller.report.cycle_report import CycleReport, ObjectVersion, Observed
 from controller.report.group_events import GroupNotice
 from controller.report.metrics import ControllerMetrics
-from controller.report.notice import GroupRefused, GroupWaits
+from controller.report.notice import GroupDegraded, GroupRefused, GroupWaits
 from controller.report.status_writer import StatusTarget
-from tests.unit.controller.engine.scene import Scene
+from tests.unit.controller.engine.scene import Scene, tainted
 
 _FIRST = ObjectVersion("a", 1)
 
@@ -29,6 +29,11 @@ class Events:
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupNotice] = {}
+        self.degraded: dict[str, GroupNotice] = {}
+
+    def report_degraded(self, groups: dict[str, GroupNotice], *_: object) -> bool:
+        self.degraded = groups
+        return False
 
     def report(self, groups: dict[str, GroupNotice], *_: object) -> bool:
         self.groups = groups
@@ -87,6 +92,21 @@ def test_a_group_that_is_no_object_has_events_only() -> None:
     (notice,) = events.groups.values()
     assert isinstance(notice, GroupWaits)
     assert (notice.group, notice.word) == ("t/new", "NoRoom")
+
+
+def test_a_degraded_group_has_a_condition_or_else_an_event() -> None:
+    scene = tainted(full().runs("t/other", "n"))
+    text = "pod old-0 on node n: device gpu.carina.dev/n/gpu-0 has the taint "
+    wanted, events = report(scene, Observed(pod_groups={"t/old": _FIRST}))
+    conditions = {each["type"]: each for each in wanted[group("t/old")]["conditions"]}
+    assert conditions["Degraded"]["status"] == "True"
+    assert conditions["Degraded"]["message"].startswith(text)
+    assert events.degraded == {}
+    wanted, events = report(scene, Observed())
+    (notice,) = events.degraded.values()
+    assert isinstance(notice, GroupDegraded)
+    assert (wanted, notice.group) == ({}, "t/old")
+    assert notice.text.startswith(text)
 
 
 def test_a_group_that_starts_is_left_as_it_is() -> None:

@@ -9,7 +9,15 @@ import pytest
 
 from carina_dra.kube.api_resource import PODS
 from carina_dra.kube.errors import ApiOperation, Conflict, Forbidden, Invalid, Unreachable
-from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
+from carina_dra.resource import (
+    DeviceClass,
+    DeviceTaint,
+    ObjectMeta,
+    ResourceClaim,
+    ResourceSlice,
+    TaintEffect,
+    decode,
+)
 from controller.act.writer import (
     CommitFailed,
     Committed,
@@ -23,16 +31,16 @@ from controller.engine.decide.starts.allocation import Allocating
 from controller.engine.model.group import Group
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.engine.model.snapshot import Snapshot
-from controller.names import GROUP, RESERVATIONS
+from controller.names import GROUP, ON_DEVICE_FAILURE_ANNOTATION, RESERVATIONS
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from controller.report.metrics import ControllerMetrics
-from controller.report.notice import PodStranded
+from controller.report.notice import PodEvictedForTaint, PodStranded
 from controller.run.inbox import Inbox
 from controller.run.loop import Loop
 from tests.fakes.loop_ports import NotedEvents, NotedReports, NotedWrites
 from tests.unit.controller.bodies import CREATED, JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.engine.scene import NOW, TAINT, Scene, gpu_slice, gpus_of
 
 OPERATION: Final = ApiOperation("patch", "pods")
 REFUSED: Final[dict[str, Any]] = {"gates": (), "given": "n1", "verdict": "no", "owner": JOB}
@@ -509,3 +517,56 @@ def test_a_bare_pod_that_gets_no_device_is_told_of_once() -> None:
         controller.step(after=5)
     assert [notice for _, notice in controller.events.told] == [PodStranded("n1")]
     assert not controller.written.evicted
+
+
+# Devices that fail -------------------------------------------------------------------------------
+
+
+def tainted_slice(node: str, taint: DeviceTaint) -> ResourceSlice:
+    published = gpu_slice(node, 1)
+    devices = tuple(replace(device, taints=(taint,)) for device in published.spec.devices)
+    return replace(published, spec=replace(published.spec, devices=devices))
+
+
+def test_a_group_that_is_replaced_avoids_the_node_of_a_device_that_it_tolerates() -> None:
+    controller = Controller()
+    body = claim_body("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
+    [result] = body["status"]["allocation"]["devices"]["results"]
+    result["tolerations"] = [{"operator": "Exists"}]
+    controller.mirror.put_claim(decode(ResourceClaim, body))
+    annotations = {ON_DEVICE_FAILURE_ANNOTATION: "replace"}
+    running = {"gates": (), "given": "n1", "node": "n1", "owner": JOB, "claims": ["c"]}
+    pod = controller.pod("p", annotations=annotations, **running)
+    controller.step()
+    controller.mirror.put_devices(tainted_slice("n1", TAINT))
+    controller.loop.step(busy=True)
+    assert controller.written.evicted == [pod]
+    controller.mirror.remove_pod(pod)
+    controller.mirror.remove_claim(controller.mirror.claims["t/c"])
+    controller.claim("d")
+    controller.pod("o", owner=JOB, claims=["d"], annotations=annotations)
+    controller.loop.step(busy=True)
+    assert [commit.assumed["t/o"].node for commit in controller.written.commits] == ["n2"]
+
+
+def test_a_pod_that_is_evicted_for_a_taint_has_an_event_of_it() -> None:
+    controller = Controller()
+    body = claim_body("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+    body["metadata"]["ownerReferences"] = [owner]
+    controller.mirror.put_claim(decode(ResourceClaim, body))
+    pod_with_claim = pod_body("p", gates=(), given="n1", node="n1", owner=JOB)
+    pod_with_claim["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "c"}
+    pod = read_pod(pod_with_claim)
+    controller.mirror.put_pod(pod)
+    controller.mirror.put_devices(
+        tainted_slice("n1", replace(TAINT, effect=TaintEffect.NO_EXECUTE))
+    )
+    controller.step()
+    assert controller.written.evicted == [pod]
+    eviction = controller.written.reasons[-1]
+    controller.loop.take(EvictionEnded(pod, eviction, None))
+    [(regarding, notice)] = controller.events.told
+    assert regarding.name == "p"
+    text = "gpu.carina.dev/drain=recovery-action-4:NoExecute"
+    assert notice == PodEvictedForTaint("gpu.carina.dev/n1/gpu-0", text)
