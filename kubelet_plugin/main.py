@@ -22,6 +22,7 @@ from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.claim_status.live_claims import LiveClaims
+from kubelet_plugin.claim_status.writer import ClaimStatuses, ClaimStatusWriter
 from kubelet_plugin.claims.checkpoint import CheckpointError, CheckpointFormError
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
@@ -102,35 +103,10 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
     with contextlib.ExitStack() as cleanup:
         metrics = PluginMetrics()
         host = HostPaths(chosen.host_root)
-        events = cleanup.enter_context(
-            EventRecorder(client, ReportingController(chosen.driver_name, chosen.node_name))
-        )
-        metrics.events_dropped.set_function(lambda: events.dropped)
+        events = _event_recorder(chosen, client, metrics, cleanup)
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
-        publisher = Publisher(
-            client,
-            settings=chosen.publish_settings,
-            node=chosen.node_name,
-            reporter=node_report,
-            clock=time.monotonic,
-            other_drivers=OtherDriverWatch(
-                read_node=lambda: client.get(NODES, chosen.node_name),
-                same_name_plugin=lambda: _same_name_plugin(chosen),
-                clock=time.monotonic,
-            ),
-            beside_other_drivers=chosen.beside_other_drivers,
-            ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
-        )
-        publisher.start()
-        cleanup.callback(publisher.stop)
-        own_node = NodeWatch(
-            client,
-            node=chosen.node_name,
-            driver=chosen.driver_name,
-            invalid=node_report.annotation_ignored,
-        )
-        own_node.start()
-        cleanup.callback(own_node.stop)
+        publisher = _started_publisher(chosen, client, node_report, cleanup)
+        _watch_own_node(chosen, client, node_report, cleanup)
         offer = DeviceOffer(chosen.published_kinds, _held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
         nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
@@ -167,7 +143,12 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         poller.start()
         cleanup.callback(poller.stop)
 
-        claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
+        claim_report = ClaimReport(
+            events=events,
+            node=chosen.node_name,
+            metrics=metrics,
+            not_set_up=live_claims.not_set_up,
+        )
 
         def reorder(recorded: Collection[NodeClaim]) -> None:
             live_claims.recorded(recorded)
@@ -204,10 +185,8 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             *HealthService(live_claims, clock=time.monotonic, now=time.time).handlers(),
             *registration.handlers(),
         )
-        _serve_kubelet(chosen, handlers, cleanup)
-        cleanup.callback(
-            live_claims.stop
-        )  # first, so that the kubelet is told before its sockets go
+        _serve_kubelet(chosen, handlers, live_claims, cleanup)
+        _write_claim_statuses(chosen, client, live_claims, claim_report)
         serving.set()
         _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
         memory.trim_memory()
@@ -219,6 +198,51 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         ).start()
         stop.wait()
         _log.info("stopping")
+
+
+def _event_recorder(
+    chosen: PluginSettings, client: Client, metrics: PluginMetrics, cleanup: contextlib.ExitStack
+) -> EventRecorder:
+    events = cleanup.enter_context(
+        EventRecorder(client, ReportingController(chosen.driver_name, chosen.node_name))
+    )
+    metrics.events_dropped.set_function(lambda: events.dropped)
+    return events
+
+
+def _started_publisher(
+    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
+) -> Publisher:
+    publisher = Publisher(
+        client,
+        settings=chosen.publish_settings,
+        node=chosen.node_name,
+        reporter=report,
+        clock=time.monotonic,
+        other_drivers=OtherDriverWatch(
+            read_node=lambda: client.get(NODES, chosen.node_name),
+            same_name_plugin=lambda: _same_name_plugin(chosen),
+            clock=time.monotonic,
+        ),
+        beside_other_drivers=chosen.beside_other_drivers,
+        ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
+    )
+    publisher.start()
+    cleanup.callback(publisher.stop)
+    return publisher
+
+
+def _watch_own_node(
+    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
+) -> None:
+    own_node = NodeWatch(
+        client,
+        node=chosen.node_name,
+        driver=chosen.driver_name,
+        invalid=report.annotation_ignored,
+    )
+    own_node.start()
+    cleanup.callback(own_node.stop)
 
 
 def _make_folders(chosen: PluginSettings) -> None:
@@ -393,6 +417,20 @@ def _claims(
     return lifecycle, held_mode_retry
 
 
+def _write_claim_statuses(
+    chosen: PluginSettings, client: Client, live_claims: LiveClaims, report: ClaimReport
+) -> None:
+    ClaimStatusWriter(
+        live_claims,
+        ClaimStatuses(client),
+        driver=chosen.driver_name,
+        reporter=report,
+        clock=time.monotonic,
+        now=time.time,
+        pause=live_claims.pause,
+    ).start()
+
+
 def _boot_id(host: HostPaths) -> str:
     return host.boot_id() or UNKNOWN_BOOT
 
@@ -425,6 +463,7 @@ def _served_http(
 def _serve_kubelet(
     chosen: PluginSettings,
     handlers: Iterable[grpc.GenericRpcHandler],
+    live_claims: LiveClaims,
     cleanup: contextlib.ExitStack,
 ) -> None:
     for folder, pattern in chosen.socket_patterns:
@@ -443,6 +482,7 @@ def _serve_kubelet(
             "writable"
         ) from error
     cleanup.callback(server.stop, _GRACE)
+    cleanup.callback(live_claims.stop)  # the kubelet is told before the sockets are removed
 
 
 if __name__ == "__main__":
