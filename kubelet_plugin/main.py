@@ -23,6 +23,7 @@ from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.claim_status.live_claims import LiveClaims
+from kubelet_plugin.claim_status.writer import ClaimStatuses, ClaimStatusWriter
 from kubelet_plugin.claims.checkpoint import CheckpointError, CheckpointFormError
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
@@ -125,10 +126,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
     with contextlib.ExitStack() as cleanup:
         metrics = PluginMetrics()
         host = HostPaths(chosen.host_root)
-        events = cleanup.enter_context(
-            EventRecorder(client, ReportingController(chosen.driver_name, chosen.node_name))
-        )
-        metrics.events_dropped.set_function(lambda: events.dropped)
+        events = _event_recorder(chosen, client, metrics, cleanup)
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
         publisher = _started_publisher(chosen, client, node_report, cleanup)
         offer = DeviceOffer(chosen.published_kinds, _held_devices(chosen), publisher.publish)
@@ -168,7 +166,12 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             poller.start()
         cleanup.callback(poller.stop)
 
-        claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
+        claim_report = ClaimReport(
+            events=events,
+            node=chosen.node_name,
+            metrics=metrics,
+            not_set_up=live_claims.not_set_up,
+        )
 
         def reorder(recorded: Collection[NodeClaim]) -> None:
             live_claims.recorded(recorded)
@@ -212,6 +215,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         if not _wait_for_the_name(chosen, stop):
             return ending.again
         _serve(chosen, service, live_claims, registration, cleanup)
+        _write_claim_statuses(chosen, client, live_claims, claim_report)
         serving.set()
         threading.Thread(
             target=_repair_periodically,
@@ -285,9 +289,7 @@ def _serve(
         *HealthService(live_claims, clock=time.monotonic, now=time.time).handlers(),
         *registration.handlers(),
     )
-    _serve_kubelet(chosen, handlers, cleanup)
-    # First, so that the kubelet is told before its sockets go.
-    cleanup.callback(live_claims.stop)
+    _serve_kubelet(chosen, handlers, live_claims, cleanup)
     _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
     memory.trim_memory()
 
@@ -320,6 +322,16 @@ def _is_released(phase: PhaseFile) -> bool:
         return phase.read() is Phase.RELEASED
     except OSError as error:
         raise ProgramError(f"the phase of a release cannot be read: {error}") from error
+
+
+def _event_recorder(
+    chosen: PluginSettings, client: Client, metrics: PluginMetrics, cleanup: contextlib.ExitStack
+) -> EventRecorder:
+    events = cleanup.enter_context(
+        EventRecorder(client, ReportingController(chosen.driver_name, chosen.node_name))
+    )
+    metrics.events_dropped.set_function(lambda: events.dropped)
+    return events
 
 
 def _make_folders(chosen: PluginSettings) -> None:
@@ -507,6 +519,20 @@ def _claims(
     return lifecycle, held_mode_retry
 
 
+def _write_claim_statuses(
+    chosen: PluginSettings, client: Client, live_claims: LiveClaims, report: ClaimReport
+) -> None:
+    ClaimStatusWriter(
+        live_claims,
+        ClaimStatuses(client),
+        driver=chosen.driver_name,
+        reporter=report,
+        clock=time.monotonic,
+        now=time.time,
+        pause=live_claims.pause,
+    ).start()
+
+
 def _boot_id(host: HostPaths) -> str:
     return host.boot_id() or UNKNOWN_BOOT
 
@@ -541,6 +567,7 @@ def _served_http(
 def _serve_kubelet(
     chosen: PluginSettings,
     handlers: Iterable[grpc.GenericRpcHandler],
+    live_claims: LiveClaims,
     cleanup: contextlib.ExitStack,
 ) -> None:
     for folder, pattern in chosen.socket_patterns:
@@ -559,6 +586,7 @@ def _serve_kubelet(
             "writable"
         ) from error
     cleanup.callback(server.stop, _GRACE)
+    cleanup.callback(live_claims.stop)  # the kubelet is told before the sockets are removed
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias, get_args
 from carina_dra.kube.errors import ApiOperation, Forbidden
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
+from carina_dra.resource import ConsumerReference
 from controller.engine.model.plan import Action, Eviction
 from controller.engine.model.queue import EVICTION_GRACE
 from controller.engine.model.reason import Reason, UnknownQueue
@@ -31,6 +32,7 @@ from controller.report.notice import (
 from documentation import markdown
 from documentation.markdown import code, paragraph, summary, table
 from documentation.reference.samples import FAILURE, GPU, NEVER
+from kubelet_plugin.claim_status.health_notice import ProblemBegan, ProblemEnded
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import (
     CdiSpecDrift,
@@ -295,3 +297,7 @@ def _report_claims(claims: ClaimReport) -> None:
     claims.kubelet_record_unusable("REASON")
     claims.claim_abandoned(NodeClaim.unknown(_CLAIM))
     claims.partitions_of_nvidia_left(_CLAIM, ["DEVICE"])
+    pod = ConsumerReference(resource="pods", name="POD", uid="UID")
+    for reason in ("GPULost", "GPUUnreadable", "GPUVanished"):
+        claims.health_changed(_CLAIM, [pod], [ProblemBegan(reason, "PROBLEM", ("DEVICE",))])
+    claims.health_changed(_CLAIM, [pod], [ProblemEnded(("DEVICE",))])

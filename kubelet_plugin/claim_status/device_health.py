@@ -5,11 +5,12 @@ harmless one that comes later does not hide it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.devices.name import gpu_name, parse_name
+from kubelet_plugin.devices.share import Share
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.health import GpuProblems, in_order
 from kubelet_plugin.inventory.inventory import (
@@ -25,6 +26,10 @@ _DEGRADED: Final = "degraded"
 """The state of a GPU that works, but slower than it could."""
 _UNREADABLE: Final = "unreadable"
 """The state of a GPU that does not answer, so that nothing is known of it."""
+_NEVER_READ: Final = "a GPU of the node has not answered since the plugin started"
+_NEIGHBOURS: Final = (
+    "The shares of this GPU compute in one CUDA MPS server: a fault of one ends all their processes"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +89,26 @@ class GpusNow:
                 )
             case DriverReplaced():
                 return HealthUnknown("GPUDriverReplaced", "another NVIDIA driver was installed")
-            case DriverReady():
-                return self._health_of(device)
+            case DriverReady(unknown=unknown):
+                observed = self.gpus.get(gpu_name(parse_name(device)))
+                if observed is not None:
+                    return self._health_of(device, observed)
+                if unknown:
+                    return HealthUnknown("GPUUnreadable", _NEVER_READ)
+                return Unhealthy("GPUVanished", "its GPU is no longer present")
 
-    def _health_of(self, device: str) -> DeviceHealth:
-        observed = self.gpus.get(gpu_name(parse_name(device)))
-        if observed is None:
-            return Unhealthy("GPUVanished", "its GPU is no longer present")
+    def _health_of(self, device: str, observed: ObservedGpu) -> DeviceHealth:
         gpu = observed.gpu
         offered = self.devices.get(device)
         state = observed.state if offered is None else offered.state
-        return _health(state.problems, f"GPU {gpu.minor} ({gpu.uuid})")
+        health = _health(state.problems, f"GPU {gpu.minor} ({gpu.uuid})")
+        if isinstance(health, Unhealthy) and isinstance(offered, Share) and _is_by_mps(offered):
+            return replace(health, message=f"{health.message}. {_NEIGHBOURS}")
+        return health
+
+
+def _is_by_mps(share: Share) -> bool:
+    return "mps" in {share.memory_enforcement, share.core_enforcement}
 
 
 def _health(problems: GpuProblems, gpu: str) -> DeviceHealth:

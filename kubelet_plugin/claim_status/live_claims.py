@@ -49,7 +49,7 @@ class ClaimsNow:
 
 
 class LiveClaims:
-    """The present state, and waiting for the next. Thread-safe; no method but `wait` blocks."""
+    """The present state, and waiting for the next. Thread-safe; only `wait` and `pause` block."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -103,6 +103,11 @@ class LiveClaims:
                 lambda: self._now.version != version or self._now.stopped, timeout
             )
             return self._now
+
+    def pause(self, seconds: float) -> None:
+        """Waits for this time, or until the plugin stops."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._now.stopped, seconds)
 
     def _set_readiness(self, claim: NodeClaim, how: Readiness) -> None:
         with self._changed:

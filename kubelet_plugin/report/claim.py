@@ -1,17 +1,24 @@
 """Reports what happens to claims, as Events, metrics and log records."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, assert_never
 
+from carina_dra.kube.errors import ApiError
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
+from carina_dra.resource import ConsumerReference
+from kubelet_plugin.claim_status.health_notice import HealthNotice, ProblemBegan, ProblemEnded
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import Drift
-from kubelet_plugin.claims.failure import CallerGone, ClaimFailure
+from kubelet_plugin.claims.failure import CallerGone, ClaimFailure, DeviceUnhealthy
 from kubelet_plugin.kubelet.dra_service import ClaimOperation
 from kubelet_plugin.report.metrics import PluginMetrics
 
 _log = logging.getLogger(__name__)
+
+_PODS_TOLD: Final = 16
+"""Pods of a claim that get Events of its devices' health. A claim can have 256 pods."""
 
 _FAILURE_REASONS: dict[ClaimOperation, str] = {
     "prepare": "PrepareFailed",
@@ -26,8 +33,17 @@ _RETRY_REASONS: dict[ClaimOperation, str] = {
 class ClaimReport:
     """The CallReporter and ClaimReporter of the plugin."""
 
-    def __init__(self, *, events: EventRecorder, node: str, metrics: PluginMetrics) -> None:
+    def __init__(
+        self,
+        *,
+        events: EventRecorder,
+        node: str,
+        metrics: PluginMetrics,
+        not_set_up: Callable[[NodeClaim, str], None] = lambda *_: None,
+    ) -> None:
+        """`not_set_up` receives a claim that could not be repaired, and why."""
         self._events = events
+        self._not_set_up = not_set_up
         self._node = ObjectReference("v1", "Node", node, uid=node)
         self._metrics = metrics
 
@@ -66,6 +82,33 @@ class ClaimReport:
                     _claim(claim), _FAILURE_REASONS[operation], operation.title(), str(failure)
                 )
 
+    # --- from the writer of claim statuses ---
+
+    def status_written(self) -> None:
+        """Reports that the status of a claim was written."""
+        self._metrics.claim_status_writes.labels("ok").inc()
+
+    def status_not_written(self, claim: ClaimReference, error: ApiError) -> None:
+        """Reports that the status of a claim could not be written."""
+        self._metrics.claim_status_writes.labels("error").inc()
+        _log.warning(
+            "the status of a claim cannot be written; retrying later",
+            extra={"claim": claim.key, "uid": claim.uid, "reason": str(error)},
+        )
+
+    def health_changed(
+        self,
+        claim: ClaimReference,
+        consumers: Sequence[ConsumerReference],
+        noticed: Iterable[HealthNotice],
+    ) -> None:
+        """Reports to the claim and to its pods that a problem of its devices began or ended."""
+        pods = [_pod(claim, user) for user in consumers if _is_pod(user)]
+        for notice in noticed:
+            type_, reason, note = _health_event(notice)
+            for regarding in (_claim(claim), *pods[:_PODS_TOLD]):
+                self._events.record(regarding, type_, reason, note, action="Observe")
+
     # --- from the claims' lifecycle ---
 
     def checkpoint_rebuilt(self, kept: str, reason: str, rebuilt: int) -> None:
@@ -80,6 +123,8 @@ class ClaimReport:
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
         """Reports that a prepared claim lacks something that could not be created."""
+        if not isinstance(failure, DeviceUnhealthy):  # of which the condition Healthy speaks
+            self._not_set_up(claim, str(failure))
         self._metrics.repair_failures.labels(failure.reason).inc()
         _log.error(
             "a prepared claim cannot be repaired",
@@ -155,3 +200,24 @@ def _claim(claim: ClaimReference) -> ObjectReference:
     return ObjectReference(
         "resource.k8s.io/v1", "ResourceClaim", claim.name, claim.namespace, claim.uid
     )
+
+
+def _is_pod(consumer: ConsumerReference) -> bool:
+    return (consumer.api_group, consumer.resource) == ("", "pods")
+
+
+def _pod(claim: ClaimReference, pod: ConsumerReference) -> ObjectReference:
+    return ObjectReference("v1", "Pod", pod.name, claim.namespace, pod.uid)
+
+
+def _health_event(notice: HealthNotice) -> tuple[EventType, str, str]:
+    match notice:
+        case ProblemBegan(reason, message, devices):
+            return EventType.WARNING, reason, f"{_devices(devices)}: {message}"
+        case ProblemEnded(devices):
+            return EventType.NORMAL, "GPURecovered", f"{_devices(devices)}: healthy again"
+    assert_never(notice)
+
+
+def _devices(names: Sequence[str]) -> str:
+    return f"{'Device' if len(names) == 1 else 'Devices'} {', '.join(names)}"

@@ -93,6 +93,12 @@ class PluginMetrics:
             "Times that another client changed or deleted the node's ResourceSlices.",
             registry=registry,
         )
+        self.claim_status_writes = Counter(
+            "carina_claim_status_writes",
+            "Writes of status.devices of ResourceClaims, by result (ok, error).",
+            ("result",),
+            registry=registry,
+        )
         self.events_dropped = Gauge(
             "carina_events_dropped",
             "Events since the start that could not be sent to the API server.",

@@ -111,7 +111,7 @@ class Cluster:
             and item["roleRef"]["name"] == role["metadata"]["name"]
             for subject in item["subjects"]
         )
-        (driver,) = (name for rule in role["rules"] for name in rule.get("resourceNames", ()))
+        (driver,) = {name for rule in role["rules"] for name in rule.get("resourceNames", ())}
         (of_admins,) = (
             item["metadata"]["name"]
             for item in listed

@@ -209,7 +209,7 @@ def test_overlay_in_place_of_nvidias_driver_has_its_name_everywhere(cluster: Clu
         if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "carina-kubelet-plugin"
     ]
     drivers = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
-    assert drivers == [["gpu.nvidia.com"]]
+    assert drivers == [["gpu.nvidia.com"]] * 2  # of slices, and of the status of claims
 
 
 def test_overlay_in_place_of_nvidias_driver_has_its_classes(cluster: Cluster) -> None:

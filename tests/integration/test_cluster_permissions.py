@@ -25,11 +25,13 @@ from simulation.kubernetes.cluster import (
 
 _OWN, _OTHER = "own-node", "other-node"
 _OF_OWN_NODE = {"nodeName": _OWN}
-_OWN_NODE_SELECTED = {
-    "nodeSelectorTerms": [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [_OWN]}]}
-    ]
-}
+
+
+def _selected(node: str) -> dict[str, object]:
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    return {"nodeSelectorTerms": [{"matchFields": fields}]}
+
+
 _OTHER_DRIVER = "gpu.example.com"
 _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _OTHER_NAMESPACE = "plugin-of-another-driver"
@@ -166,6 +168,8 @@ def test_plugin_has_these_permissions_and_no_others(plugin: _Plugin) -> None:
         ("", "nodes/status"): {"patch"},
         ("events.k8s.io", "events"): {"create", "patch"},
         ("resource.k8s.io", "resourceclaims"): {"get"},
+        ("resource.k8s.io", "resourceclaims/status"): {"patch"},
+        ("resource.k8s.io", "resourceclaims/driver", plugin.driver): {"associated-node:patch"},
         ("resource.k8s.io", "resourceslices"): {"list", "watch", "create", "update", "delete"},
         ("carina.dev", "resourceslices"): {"associated-node:write"},
         ("carina.dev", "resourceslices/driver", plugin.driver): {"associated-node:write"},
@@ -185,7 +189,7 @@ def test_plugin_writes_slices_of_its_own_node(plugin: _Plugin) -> None:
 
 # Two policies refuse most of what is refused, and the API server names one of them.
 _NODES_WITHOUT_A_NAME = pytest.mark.parametrize(
-    "nodes", [{"allNodes": True}, {"nodeSelector": _OWN_NODE_SELECTED}], ids=["all", "selected"]
+    "nodes", [{"allNodes": True}, {"nodeSelector": _selected(_OWN)}], ids=["all", "selected"]
 )
 
 
@@ -427,6 +431,108 @@ def test_plugin_may_not_change_the_status_of_a_claim(
 
     with pytest.raises(KubectlError, match='cannot update resource "resourceclaims/status"'):
         plugin.kubectl("replace", "--raw", path, "-f", "-", stdin={"status": change})
+
+
+@pytest.fixture
+def claims(plugin: _Plugin) -> Iterator[Mapping[str, str]]:
+    """A claim that is allocated to each of the two nodes: its name, by the node."""
+    names = {node: f"claim-of-{node}" for node in (_OWN, _OTHER)}
+    for node, name in names.items():
+        plugin.cluster.apply(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {
+                    "devices": {
+                        "requests": [{"name": "gpu", "exactly": {"deviceClassName": "any"}}]
+                    }
+                },
+            }
+        )
+        result = {"request": "gpu", "driver": plugin.driver, "pool": node, "device": "gpu-0"}
+        allocation = {
+            "devices": {"results": [result]},
+            "nodeSelector": _selected(node),
+        }
+        plugin.cluster.kubectl(
+            *("patch", "resourceclaim", name, "-n", "default", "--subresource=status"),
+            *("--type=merge", "-p", json.dumps({"status": {"allocation": allocation}})),
+        )
+    yield names
+    plugin.cluster.kubectl("delete", "resourceclaim", "-n", "default", *names.values())
+
+
+def _apply_status(plugin: _Plugin, claim: str, status: Mapping[str, object]) -> str:
+    """As the plugin does: by server-side apply, under the driver's name, over what others wrote."""
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": claim, "namespace": "default"},
+        "status": status,
+    }
+    return plugin.kubectl(
+        *("apply", "--server-side", "--subresource=status", "--validate=false"),
+        *("--force-conflicts", f"--field-manager={plugin.driver}", "-f", "-", "-o", "json"),
+        stdin=body,
+    )
+
+
+def _of_device(driver: str, pool: str) -> Mapping[str, object]:
+    device = {"driver": driver, "pool": pool, "device": "gpu-0", "data": {"uuid": "GPU-1"}}
+    return {"devices": [device]}
+
+
+def test_plugin_writes_what_the_devices_of_claims_of_its_node_are(
+    plugin: _Plugin, claims: Mapping[str, str]
+) -> None:
+    written = _apply_status(plugin, claims[_OWN], _of_device(plugin.driver, _OWN))
+    assert json.loads(written)["status"]["devices"][0]["data"] == {"uuid": "GPU-1"}
+
+    taken_back = json.loads(_apply_status(plugin, claims[_OWN], {}))
+
+    assert "devices" not in taken_back["status"]
+    assert taken_back["status"]["allocation"]
+
+
+def test_plugin_may_not_write_the_status_of_claims_of_another_node(
+    plugin: _Plugin, claims: Mapping[str, str]
+) -> None:
+    refusal = 'resource="resourceclaims/driver", verb="\\[arbitrary-node:patch\\]"'
+
+    with pytest.raises(KubectlError, match=refusal):
+        _apply_status(plugin, claims[_OTHER], _of_device(plugin.driver, _OTHER))
+
+
+def test_token_without_a_node_may_not_write_the_status_of_claims(
+    plugin: _Plugin, installation: _Installation, claims: Mapping[str, str]
+) -> None:
+    unbound = plugin.cluster.service_account_credentials(
+        installation.namespace, installation.service_account
+    )
+
+    with pytest.raises(KubectlError, match="arbitrary-node:patch"):
+        _apply_status(
+            _Plugin(plugin.cluster, plugin.driver, unbound),
+            claims[_OWN],
+            _of_device(plugin.driver, _OWN),
+        )
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"allocation": {"nodeSelector": _selected(_OTHER)}},
+        {"reservedFor": [{"resource": "pods", "name": "pod", "uid": "1"}]},
+    ],
+    ids=["allocation", "reservedFor"],
+)
+def test_plugin_may_not_change_who_has_a_claim(
+    plugin: _Plugin, claims: Mapping[str, str], status: Mapping[str, object]
+) -> None:
+    """Of its own node, whose status it may write."""
+    with pytest.raises(KubectlError, match=r"resourceclaims/binding"):
+        _apply_status(plugin, claims[_OWN], status)
 
 
 def _slice(

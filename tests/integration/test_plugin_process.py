@@ -52,7 +52,12 @@ def test_registers_both_versions_and_publishes_every_gpu(host: Host) -> None:
     )
     assert isinstance(info, registration.PluginInfo)
     assert (info.type, info.name) == ("DRAPlugin", DRIVER)
-    assert list(info.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    assert list(info.supported_versions) == [
+        "v1.DRAPlugin",
+        "v1beta1.DRAPlugin",
+        "v1.DRAResourceHealth",
+        "v1alpha1.DRAResourceHealth",
+    ]
     assert info.endpoint == str(host.plugin / "dra.sock")
 
     def published() -> list[str]:

@@ -12,6 +12,7 @@ from kubelet_plugin.claim_status.device_health import (
     Healthy,
     Unhealthy,
 )
+from kubelet_plugin.devices.share import Share
 from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, NvmlHang, Severity
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
@@ -19,6 +20,7 @@ from kubelet_plugin.inventory.inventory import (
     DriverReplaced,
     DriverUnusable,
     Inventory,
+    UnknownGpu,
 )
 from tests.samples.gpus import LOST, MIG, NOTICED, UNREADABLE, observed
 
@@ -83,6 +85,21 @@ def test_the_worst_of_several_problems_decides() -> None:
 def test_a_gpu_that_is_gone_is_unhealthy() -> None:
     assert isinstance(seen().health("gpu-1"), Unhealthy)
     assert isinstance(seen().health("other"), Unhealthy)
+
+
+def test_nothing_is_known_of_a_gpu_that_never_answered() -> None:
+    gpus = GpusNow(DriverReady((observed(1),), (UnknownGpu(0, LOST.failure),)))
+    assert isinstance(gpus.health("gpu-0"), HealthUnknown)
+    assert gpus.health("gpu-1") == Healthy()
+
+
+@pytest.mark.parametrize("memory", ["none", "mps"])
+def test_who_shares_an_mps_server_is_told_that_faults_are_shared(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Share, "memory_enforcement", memory)
+    assert ("MPS" in seen(LOST).health("gpu-0-share").message) is (memory == "mps")
+    assert "MPS" not in seen(LOST).health("gpu-0").message
 
 
 def test_a_device_that_is_not_offered_now_has_the_health_of_its_gpu() -> None:

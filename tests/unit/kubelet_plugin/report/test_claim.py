@@ -3,11 +3,14 @@
 import pytest
 
 from carina_dra.kube.event import EventType
+from carina_dra.resource import ConsumerReference
+from kubelet_plugin.claim_status.health_notice import ProblemBegan, ProblemEnded
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import (
     CallerGone,
     ClaimFailure,
     DeviceMissing,
+    DeviceUnhealthy,
     LockUnavailable,
     NodeResourceFailed,
 )
@@ -15,6 +18,7 @@ from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.report.metrics import PluginMetrics
 from tests.fakes.events import RecordedEvents
 from tests.samples.claims import UID, claim
+from tests.samples.gpus import LOST
 from tests.samples.resource_failures import BUSY, FULL, NO_NODE
 
 TRAIN = ClaimReference(UID, "default", "train")
@@ -153,3 +157,46 @@ def test_failed_repairs_are_counted_by_reason(
 
     line = f'carina_claim_repair_failures_total{{reason="{failure.reason}"}} 1.0'
     assert line.encode() in metrics.exposition()
+
+
+def test_a_problem_of_a_device_is_told_to_the_claim_and_its_pods(
+    report: ClaimReport, events: RecordedEvents
+) -> None:
+    users = [
+        ConsumerReference(resource="pods", name="worker", uid="1"),
+        ConsumerReference(api_group="scheduling.k8s.io", resource="podgroups", name="g", uid="2"),
+    ]
+    began = ProblemBegan("GPULost", "GPU 0 fell off the bus", ("gpu-0", "gpu-1"))
+
+    report.health_changed(TRAIN, users, [began, ProblemEnded(("gpu-2",))])
+
+    note = "Devices gpu-0, gpu-1: GPU 0 fell off the bus"
+    again = "Device gpu-2: healthy again"
+    assert events.events == [
+        ("ResourceClaim train", EventType.WARNING, "GPULost", note),
+        ("Pod worker", EventType.WARNING, "GPULost", note),
+        ("ResourceClaim train", EventType.NORMAL, "GPURecovered", again),
+        ("Pod worker", EventType.NORMAL, "GPURecovered", again),
+    ]
+
+
+def test_few_of_the_pods_of_a_claim_are_told(report: ClaimReport, events: RecordedEvents) -> None:
+    users = [ConsumerReference(resource="pods", name=f"pod-{n}", uid=str(n)) for n in range(256)]
+    report.health_changed(TRAIN, users, [ProblemEnded(("gpu-0",))])
+    assert len(events.events) == 17
+
+
+def test_a_claim_is_not_ready_when_it_cannot_be_repaired_but_for_the_health_of_its_gpu(
+    events: RecordedEvents, metrics: PluginMetrics
+) -> None:
+    not_ready: list[str] = []
+    report = ClaimReport(
+        events=events,
+        node="node-1",
+        metrics=metrics,
+        not_set_up=lambda claim, _: not_ready.append(claim.name),
+    )
+    report.repair_failed(claim(), DeviceUnhealthy(claim(), "gpu-0", "GPU-0", LOST))
+    assert not_ready == []
+    report.repair_failed(claim(), MISSING)
+    assert not_ready == ["train"]

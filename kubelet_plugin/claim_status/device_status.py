@@ -1,0 +1,229 @@
+"""What a claim's `status.devices` says of its devices (KEP-4817): pure values.
+
+Each device has the conditions Ready (prepared and set up as asked) and Healthy, and as data what
+exporters of metrics need to find the device, under the names that its attributes have. A claim has
+one entry for each device of this driver, and one for each share.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, assert_never
+
+from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
+from kubelet_plugin.claim_status.device_health import (
+    DeviceHealth,
+    GpusNow,
+    HealthUnknown,
+    Healthy,
+    Unhealthy,
+)
+from kubelet_plugin.claim_status.live_claims import NotSetUp, Readiness, SetUp
+from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
+from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.partition import FoundPartition, Partition
+from kubelet_plugin.devices.share import Share
+from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.inventory.gpu import Gpu
+from kubelet_plugin.prepare.resource import MadeInstance
+
+READY: Final = "Ready"
+HEALTHY: Final = "Healthy"
+_MESSAGE_BYTES: Final = 1024
+"""Of 32 KiB that a condition may have: the status of a claim is read by many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A condition without the time of its last change."""
+
+    type: str
+    status: ConditionStatus
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatus:
+    """What the driver says of one device."""
+
+    pool: str
+    device: str
+    share_id: str | None
+    conditions: tuple[Stated, ...]
+    data: Mapping[str, Any] | None
+    """None if it is not known now, so that what was said before stays."""
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        """What identifies the entry among those of the driver."""
+        return self.pool, self.device, self.share_id
+
+    def condition(self, type_: str) -> Stated | None:
+        """Returns the condition of this type."""
+        return next((stated for stated in self.conditions if stated.type == type_), None)
+
+
+def device_statuses(
+    claim: NodeClaim, readiness: Readiness, gpus: GpusNow
+) -> tuple[DeviceStatus, ...]:
+    """Returns what is to be said of the claim's devices, once each."""
+    found = {
+        status.key: status
+        for allocated in claim.devices
+        for status in (_status(allocated, readiness, gpus),)
+    }
+    return tuple(found.values())
+
+
+def read_statuses(
+    statuses: Iterable[AllocatedDeviceStatus], driver: str
+) -> tuple[DeviceStatus, ...]:
+    """Returns what a claim's status says of the devices of the driver."""
+    return tuple(
+        DeviceStatus(
+            status.pool,
+            status.device,
+            status.share_id,
+            tuple(
+                Stated(found.type, found.status, found.reason, found.message)
+                for found in status.conditions
+            ),
+            status.data,
+        )
+        for status in statuses
+        if status.driver == driver
+    )
+
+
+def completed(
+    wanted: Iterable[DeviceStatus], before: Iterable[DeviceStatus]
+) -> tuple[DeviceStatus, ...]:
+    """Returns what is wanted, with the data of before where none is known now."""
+    known = {status.key: status.data for status in before}
+    return tuple(
+        replace(status, data=known.get(status.key)) if status.data is None else status
+        for status in wanted
+    )
+
+
+def rendered(
+    statuses: Iterable[DeviceStatus],
+    driver: str,
+    before: Sequence[AllocatedDeviceStatus],
+    now: str,
+) -> list[dict[str, Any]]:
+    """Returns the entries for the API server.
+
+    A condition whose status is as in `before` keeps the time of its last change; others get `now`.
+    """
+    since = {
+        (old.pool, old.device, old.share_id, condition.type, condition.status): _written(condition)
+        for old in before
+        if old.driver == driver
+        for condition in old.conditions
+    }
+    return [_entry(status, driver, since, now) for status in statuses]
+
+
+def _entry(
+    status: DeviceStatus, driver: str, since: Mapping[tuple[Any, ...], str], now: str
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {"driver": driver, "pool": status.pool, "device": status.device}
+    if status.share_id is not None:
+        entry["shareID"] = status.share_id
+    entry["conditions"] = [
+        {
+            "type": stated.type,
+            "status": str(stated.status),
+            "lastTransitionTime": since.get((*status.key, stated.type, stated.status), now),
+            "reason": stated.reason,
+            "message": stated.message,
+        }
+        for stated in status.conditions
+    ]
+    if status.data is not None:
+        entry["data"] = dict(status.data)
+    return entry
+
+
+def _written(condition: Condition) -> str:
+    at: datetime = condition.last_transition_time
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _status(allocated: AllocatedDevice, readiness: Readiness, gpus: GpusNow) -> DeviceStatus:
+    return DeviceStatus(
+        allocated.pool,
+        allocated.device,
+        allocated.share_id,
+        (_ready(readiness), _healthy(gpus.health(allocated.device))),
+        _data(allocated.device, readiness, gpus),
+    )
+
+
+def _ready(readiness: Readiness) -> Stated:
+    match readiness:
+        case SetUp():
+            return Stated(READY, ConditionStatus.TRUE, "Prepared", "")
+        case NotSetUp(message):
+            return Stated(READY, ConditionStatus.FALSE, "RepairFailed", _cut(message))
+    assert_never(readiness)
+
+
+def _healthy(health: DeviceHealth) -> Stated:
+    match health:
+        case Healthy(reason, message):
+            return Stated(HEALTHY, ConditionStatus.TRUE, reason, _cut(message))
+        case Unhealthy(reason, message):
+            return Stated(HEALTHY, ConditionStatus.FALSE, reason, _cut(message))
+        case HealthUnknown(reason, message):
+            return Stated(HEALTHY, ConditionStatus.UNKNOWN, reason, _cut(message))
+    assert_never(health)
+
+
+def _data(name: str, readiness: Readiness, gpus: GpusNow) -> Mapping[str, Any] | None:
+    device = gpus.devices.get(name)
+    match device:
+        case None:
+            return None
+        case WholeGpu(gpu) | Monitor(gpu):
+            return _facts(device.kind, gpu, {"uuid": gpu.uuid})
+        case Share(gpu):
+            enforcement = {
+                "memoryEnforcement": device.memory_enforcement,
+                "coreEnforcement": device.core_enforcement,
+            }
+            return _facts(device.kind, gpu, {"uuid": gpu.uuid, **enforcement})
+        case Partition(gpu) | FoundPartition(gpu):
+            instance = readiness.instances.get(name) if isinstance(readiness, SetUp) else None
+            return None if instance is None else _of_partition(device, gpu, instance)
+    assert_never(device)
+
+
+def _of_partition(
+    device: Partition | FoundPartition, gpu: Gpu, instance: MadeInstance
+) -> Mapping[str, Any]:
+    own = {
+        "uuid": instance.uuid,
+        "parentUUID": gpu.uuid,
+        "profile": device.profile.name,
+        "gpuInstanceID": instance.gpu_instance,
+        "computeInstanceID": instance.compute_instance,
+    }
+    return _facts(device.kind, gpu, own)
+
+
+def _facts(kind: str, gpu: Gpu, own: Mapping[str, Any]) -> Mapping[str, Any]:
+    facts = {
+        "type": str(kind),
+        **own,
+        "productName": gpu.product_name,
+        "driverVersion": gpu.driver_version,
+        "pciBusID": gpu.pci_bus_id,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _cut(message: str) -> str:
+    return message.encode()[:_MESSAGE_BYTES].decode(errors="ignore")

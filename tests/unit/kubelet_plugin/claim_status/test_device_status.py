@@ -1,0 +1,144 @@
+"""What the status of a claim says of its devices."""
+
+from datetime import UTC, datetime
+
+from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
+from kubelet_plugin.claim_status.device_health import GpusNow
+from kubelet_plugin.claim_status.device_status import (
+    HEALTHY,
+    READY,
+    DeviceStatus,
+    completed,
+    device_statuses,
+    read_statuses,
+    rendered,
+)
+from kubelet_plugin.claim_status.live_claims import NotSetUp, SetUp
+from kubelet_plugin.inventory.gpu import ObservedGpu
+from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
+from kubelet_plugin.prepare.resource import MadeInstance
+from tests.samples.claims import allocated, claim
+from tests.samples.gpus import LOST, MIG, gpu, observed
+
+DRIVER = "gpu.carina.dev"
+PARTITION = "gpu-0-mig-7g80gb-0-0"
+NOW = "2026-11-26T12:00:00Z"
+
+
+def now(*gpus: ObservedGpu) -> GpusNow:
+    return GpusNow(DriverReady(gpus or (observed(0),)))
+
+
+def only(*statuses: DeviceStatus) -> DeviceStatus:
+    (status,) = statuses
+    return status
+
+
+def test_a_whole_gpu_is_named_as_exporters_name_it() -> None:
+    status = only(*device_statuses(claim(), SetUp(), now()))
+    facts = gpu(0)
+
+    assert status.key == ("node-1", "gpu-0", None)
+    assert status.data == {
+        "type": "gpu",
+        "uuid": facts.uuid,
+        "productName": "NVIDIA L40S",
+        "driverVersion": "550.163.01",
+        "pciBusID": "0000:00:00.0",
+    }
+
+
+def test_a_partition_has_the_uuid_of_its_instance_and_that_of_its_gpu() -> None:
+    instances = {PARTITION: MadeInstance(3, 0, "MIG-3")}
+    status = only(
+        *device_statuses(claim(allocated(PARTITION)), SetUp(instances), now(observed(0, mig=MIG)))
+    )
+
+    assert status.data is not None
+    assert status.data["type"] == "mig"
+    assert status.data["uuid"] == "MIG-3"
+    assert status.data["parentUUID"] == gpu(0).uuid
+    assert (status.data["gpuInstanceID"], status.data["computeInstanceID"]) == (3, 0)
+    assert status.data["profile"] == "7g.80gb"
+
+
+def test_a_share_says_what_enforces_its_limits() -> None:
+    shared = claim(allocated("gpu-0-share", share_id="share-1"))
+    status = only(*device_statuses(shared, SetUp(), now()))
+
+    assert status.key == ("node-1", "gpu-0-share", "share-1")
+    assert status.data is not None
+    assert status.data["memoryEnforcement"] == "none"
+    assert status.data["coreEnforcement"] == "time-slice"
+
+
+def test_conditions_say_whether_it_is_ready_and_healthy() -> None:
+    status = only(*device_statuses(claim(), SetUp(), now()))
+    assert {c.type: (c.status, c.reason) for c in status.conditions} == {
+        READY: (ConditionStatus.TRUE, "Prepared"),
+        HEALTHY: (ConditionStatus.TRUE, "Healthy"),
+    }
+
+    status = only(*device_statuses(claim(), NotSetUp("no node"), now(observed(0, LOST))))
+    assert {c.type: (c.status, c.reason) for c in status.conditions} == {
+        READY: (ConditionStatus.FALSE, "RepairFailed"),
+        HEALTHY: (ConditionStatus.FALSE, "GPULost"),
+    }
+
+
+def test_a_device_of_two_requests_is_said_once() -> None:
+    twice = claim(allocated("gpu-0", "a"), allocated("gpu-0", "b"))
+    assert len(device_statuses(twice, SetUp(), now())) == 1
+
+
+def test_what_is_not_known_now_stays_as_it_was() -> None:
+    known = device_statuses(claim(), SetUp(), now())
+    unknown = device_statuses(claim(), SetUp(), GpusNow(DriverMissing("unloaded")))
+    assert only(*unknown).data is None
+
+    assert only(*completed(unknown, known)).data == only(*known).data
+
+
+def test_a_condition_keeps_the_time_at_which_its_status_changed() -> None:
+    before = datetime(2026, 11, 20, tzinfo=UTC)
+    present = AllocatedDeviceStatus(
+        DRIVER,
+        "node-1",
+        "gpu-0",
+        conditions=(
+            Condition(READY, ConditionStatus.TRUE, before, "Prepared", ""),
+            Condition(HEALTHY, ConditionStatus.TRUE, before, "Healthy", ""),
+        ),
+    )
+    wanted = device_statuses(claim(), SetUp(), now(observed(0, LOST)))
+
+    (entry,) = rendered(wanted, DRIVER, (present,), NOW)
+
+    times = {c["type"]: c["lastTransitionTime"] for c in entry["conditions"]}
+    assert times == {READY: "2026-11-20T00:00:00Z", HEALTHY: NOW}
+
+
+def test_what_was_written_reads_as_what_was_said() -> None:
+    wanted = device_statuses(
+        claim(allocated("gpu-0-share", share_id="share-1")), SetUp(), now(observed(0, LOST))
+    )
+    (entry,) = rendered(wanted, DRIVER, (), NOW)
+    stored = AllocatedDeviceStatus(
+        entry["driver"],
+        entry["pool"],
+        entry["device"],
+        entry["shareID"],
+        tuple(
+            Condition(
+                c["type"],
+                ConditionStatus(c["status"]),
+                datetime.fromisoformat(c["lastTransitionTime"]),
+                c["reason"],
+                c["message"],
+            )
+            for c in entry["conditions"]
+        ),
+        entry["data"],
+    )
+    others = AllocatedDeviceStatus("other.example.com", "node-1", "nic-0")
+    assert read_statuses((others, stored), DRIVER) == wanted

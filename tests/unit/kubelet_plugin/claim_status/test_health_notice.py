@@ -1,0 +1,48 @@
+"""Which Events users get when the health of their devices changes."""
+
+from kubelet_plugin.claim_status.device_health import GpusNow
+from kubelet_plugin.claim_status.device_status import DeviceStatus, device_statuses
+from kubelet_plugin.claim_status.health_notice import ProblemBegan, ProblemEnded, notices
+from kubelet_plugin.claim_status.live_claims import SetUp
+from kubelet_plugin.inventory.health import GpuProblem
+from kubelet_plugin.inventory.inventory import DriverReady
+from tests.samples.claims import allocated, claim
+from tests.samples.gpus import LOST, UNREADABLE, observed
+
+TWO = claim(allocated("gpu-0"), allocated("gpu-1"))
+
+
+def said(*problems: GpuProblem, second: tuple[GpuProblem, ...] = ()) -> tuple[DeviceStatus, ...]:
+    gpus = GpusNow(DriverReady((observed(0, *problems), observed(1, *second))))
+    return device_statuses(TWO, SetUp(), gpus)
+
+
+def test_a_healthy_device_is_not_told() -> None:
+    assert notices((), said()) == ()
+    assert notices(said(), said()) == ()
+
+
+def test_a_problem_is_told_when_it_begins_and_when_it_ends() -> None:
+    (began,) = notices(said(), said(LOST))
+    assert isinstance(began, ProblemBegan)
+    assert (began.reason, began.devices) == ("GPULost", ("gpu-0",))
+    assert LOST.remedy in began.message
+
+    assert notices(said(LOST), said()) == (ProblemEnded(("gpu-0",)),)
+
+
+def test_a_problem_is_told_once() -> None:
+    assert notices(said(LOST), said(LOST)) == ()
+    (second,) = notices(said(LOST), said(LOST, second=(LOST,)))
+    assert isinstance(second, ProblemBegan)
+    assert second.devices == ("gpu-1",)
+
+
+def test_another_problem_is_told_too() -> None:
+    (began,) = notices(said(UNREADABLE), said(LOST))
+    assert isinstance(began, ProblemBegan)
+    assert began.reason == "GPULost"
+
+
+def test_a_problem_at_the_start_is_told() -> None:
+    assert len(notices((), said(LOST))) == 1
