@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime
 
 import grpc
 
@@ -35,7 +36,14 @@ from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory.damping import Damping
-from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory, known_gpus
+from kubelet_plugin.inventory.health_file import GpusFile, HealthFile
+from kubelet_plugin.inventory.inventory import (
+    DriverReady,
+    DriverReplaced,
+    Inventory,
+    known_gpus,
+)
+from kubelet_plugin.inventory.node_health import NodeHealth
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.health_service import HealthService
@@ -43,6 +51,7 @@ from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
 from kubelet_plugin.node.watch import NodeWatch
+from kubelet_plugin.nvml.event_watch import EventWatch
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
@@ -107,30 +116,8 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
         )
         metrics.events_dropped.set_function(lambda: events.dropped)
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
-        publisher = Publisher(
-            client,
-            settings=chosen.publish_settings,
-            node=chosen.node_name,
-            reporter=node_report,
-            clock=time.monotonic,
-            other_drivers=OtherDriverWatch(
-                read_node=lambda: client.get(NODES, chosen.node_name),
-                same_name_plugin=lambda: _same_name_plugin(chosen),
-                clock=time.monotonic,
-            ),
-            beside_other_drivers=chosen.beside_other_drivers,
-            ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
-        )
-        publisher.start()
-        cleanup.callback(publisher.stop)
-        own_node = NodeWatch(
-            client,
-            node=chosen.node_name,
-            driver=chosen.driver_name,
-            invalid=node_report.annotation_ignored,
-        )
-        own_node.start()
-        cleanup.callback(own_node.stop)
+        publisher = _publisher(chosen, client, node_report, cleanup)
+        own_node = _own_node(chosen, client, node_report, cleanup)
         offer = DeviceOffer(chosen.published_kinds, _held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
         nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
@@ -155,18 +142,15 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
             live_claims.gpus_seen(inventory)
             gpus_changed.set()
 
-        poller = InventoryPoller(
-            NvmlReader(host, nvml, intents=mig_intents.last_read, held_mode=held_modes.of).read,
+        poller = _poller(
+            chosen,
+            NvmlReader(host, nvml, intents=mig_intents.last_read, held_mode=held_modes.of),
+            nvml,
+            node_report,
+            own_node,
             changed=publish,
-            reporter=node_report,
-            clock=time.monotonic,
-            interval=chosen.poll_seconds,
-            patience=chosen.hang_seconds,
-            damping=Damping(chosen.recovery_seconds),
         )
-        poller.start()
         cleanup.callback(poller.stop)
-
         claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
 
         def reorder(recorded: Collection[NodeClaim]) -> None:
@@ -238,6 +222,107 @@ def _check_checkpoint(chosen: PluginSettings) -> None:
         CheckpointFile(chosen.checkpoint).check_form()
     except CheckpointFormError as error:
         raise ProgramError(str(error)) from error
+
+
+def _publisher(
+    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
+) -> Publisher:
+    publisher = Publisher(
+        client,
+        settings=chosen.publish_settings,
+        node=chosen.node_name,
+        reporter=report,
+        clock=time.monotonic,
+        other_drivers=OtherDriverWatch(
+            read_node=lambda: client.get(NODES, chosen.node_name),
+            same_name_plugin=lambda: _same_name_plugin(chosen),
+            clock=time.monotonic,
+        ),
+        beside_other_drivers=chosen.beside_other_drivers,
+        ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
+    )
+    publisher.start()
+    cleanup.callback(publisher.stop)
+    return publisher
+
+
+def _own_node(
+    chosen: PluginSettings, client: Client, report: NodeReport, cleanup: contextlib.ExitStack
+) -> NodeWatch:
+    own_node = NodeWatch(
+        client,
+        node=chosen.node_name,
+        driver=chosen.driver_name,
+        invalid=report.annotation_ignored,
+    )
+    own_node.start()
+    cleanup.callback(own_node.stop)
+    return own_node
+
+
+def _poller(
+    chosen: PluginSettings,
+    reader: NvmlReader,
+    nvml: NvmlLibrary,
+    report: NodeReport,
+    own_node: NodeWatch,
+    *,
+    changed: Callable[[Inventory], None],
+) -> InventoryPoller:
+    """Starts to read the GPUs, and to wait for events of the driver. Raises ProgramError."""
+    file, health = GpusFile(chosen.plugin_directory), _health(chosen, report)
+
+    def judged(inventory: Inventory) -> Inventory:
+        if (asked := own_node.latest) is not None:
+            health.clear(asked.faults_cleared)
+        return health.judged(inventory)
+
+    def recorded(inventory: Inventory) -> None:
+        changed(inventory)
+        if isinstance(inventory, DriverReady):
+            _record(file, inventory)
+
+    poller = InventoryPoller(
+        reader.read,
+        changed=recorded,
+        reporter=report,
+        clock=time.monotonic,
+        interval=chosen.poll_seconds,
+        patience=chosen.hang_seconds,
+        judged=judged,
+        known=file.load(),
+    )
+    poller.start()
+    EventWatch(nvml, health, wake=poller.read_now, clock=time.monotonic).start()
+    return poller
+
+
+def _health(chosen: PluginSettings, report: NodeReport) -> NodeHealth:
+    """The health of the GPUs, with what is remembered of it. Raises ProgramError."""
+    file = HealthFile(chosen.plugin_directory)
+    try:
+        known = file.load()
+    except OSError as error:
+        raise ProgramError(
+            f"kubelet_root {chosen.kubelet_root}: the record of GPU faults cannot be read: "
+            f"{error}; check that the folder of the plugin can be read and written"
+        ) from error
+    return NodeHealth(
+        now=lambda: datetime.now(UTC),
+        rules=chosen.xid_rules,
+        damping=Damping(chosen.recovery_seconds),
+        known=known,
+        store=file,
+        reported=report.inventory_changed,
+        counted=report.xid_reported,
+    )
+
+
+def _record(file: GpusFile, inventory: DriverReady) -> None:
+    try:
+        file.save(inventory)
+    except OSError as error:
+        _log.warning("the node's GPUs cannot be recorded", extra={"error": str(error)})
 
 
 def _held_devices(chosen: PluginSettings) -> frozenset[str]:
