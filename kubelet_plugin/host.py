@@ -184,6 +184,18 @@ class HostPaths:
         """Returns the kernel's ID of the current boot."""
         return self._read("/proc/sys/kernel/random/boot_id")
 
+    def binding(self, pci_bus_id: str) -> str:
+        """Returns what is another one after a boot, or when the driver was bound to a GPU again.
+
+        The kernel makes the driver's link to the GPU when it binds, with a new inode number.
+        """
+        link = self.path(f"/sys/bus/pci/drivers/nvidia/{pci_bus_id}")
+        try:
+            number = str(link.lstat().st_ino)
+        except OSError:
+            number = ""
+        return f"{self.boot_id() or UNKNOWN_BOOT}/{number}"
+
     def character_device(self, absolute: str) -> CharacterDevice | None:
         """Returns the character device at a path; None if there is none."""
         try:

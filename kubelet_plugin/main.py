@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import grpc
 
@@ -37,12 +38,14 @@ from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory.damping import Damping
+from kubelet_plugin.inventory.health_file import GpusFile, HealthFile
 from kubelet_plugin.inventory.inventory import (
     DriverReady,
     DriverReplaced,
     Inventory,
     known_gpus,
 )
+from kubelet_plugin.inventory.node_health import NodeHealth
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.health_service import HealthService
@@ -55,6 +58,7 @@ from kubelet_plugin.node.phase_file import PhaseFile
 from kubelet_plugin.node.release import Phase
 from kubelet_plugin.node.releasing import NodeRelease
 from kubelet_plugin.node.watch import NodeWatch
+from kubelet_plugin.nvml.event_watch import EventWatch
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
@@ -129,6 +133,12 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         events = _event_recorder(chosen, client, metrics, cleanup)
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
         publisher = _started_publisher(chosen, client, node_report, cleanup)
+        own_node = NodeWatch(
+            client,
+            node=chosen.node_name,
+            driver=chosen.driver_name,
+            invalid=node_report.annotation_ignored,
+        )
         offer = DeviceOffer(chosen.published_kinds, _held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
         nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots, released=released)
@@ -153,19 +163,16 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             live_claims.gpus_seen(inventory)
             gpus_changed.set()
 
-        poller = InventoryPoller(
-            NvmlReader(host, nvml, intents=mig_intents.last_read, held_mode=held_modes.of).read,
+        poller = _poller(
+            chosen,
+            NvmlReader(host, nvml, intents=mig_intents.last_read, held_mode=held_modes.of),
+            nvml,
+            node_report,
+            own_node,
             changed=publish,
-            reporter=node_report,
-            clock=time.monotonic,
-            interval=chosen.poll_seconds,
-            patience=chosen.hang_seconds,
-            damping=Damping(chosen.recovery_seconds),
+            released=released,
         )
-        if not released:
-            poller.start()
         cleanup.callback(poller.stop)
-
         claim_report = ClaimReport(
             events=events,
             node=chosen.node_name,
@@ -196,7 +203,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             report=claim_report,
         )
         release = _follow_node(
-            chosen, client, phase, claims, publisher, node_report, ending, cleanup, closed=released
+            chosen, client, phase, claims, publisher, own_node, ending, cleanup, closed=released
         )
         service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
@@ -251,22 +258,22 @@ def _follow_node(
     phase: PhaseFile,
     claims: ClaimLifecycle,
     publisher: Publisher,
-    node_report: NodeReport,
+    own_node: NodeWatch,
     ending: _Ending,
     cleanup: contextlib.ExitStack,
     *,
     closed: bool,
 ) -> NodeRelease:
     """Watches the own Node, and does what it asks for."""
-    names = {"node": chosen.node_name, "driver": chosen.driver_name}
-    own_node = NodeWatch(client, **names, invalid=node_report.annotation_ignored)
     release = NodeRelease(
         phase,
         view=lambda: own_node.latest,
         holders=claims.holders,
         taint=publisher.release,
         is_published=lambda: publisher.published,
-        answer=NodeAnswer(client, **names, now=time.time).write,
+        answer=NodeAnswer(
+            client, node=chosen.node_name, driver=chosen.driver_name, now=time.time
+        ).write,
         restart=ending.start_again,
         nvml_is_closed=closed,
     )
@@ -351,6 +358,76 @@ def _check_checkpoint(chosen: PluginSettings) -> None:
         CheckpointFile(chosen.checkpoint).check_form()
     except CheckpointFormError as error:
         raise ProgramError(str(error)) from error
+
+
+def _poller(
+    chosen: PluginSettings,
+    reader: NvmlReader,
+    nvml: NvmlLibrary,
+    report: NodeReport,
+    own_node: NodeWatch,
+    *,
+    changed: Callable[[Inventory], None],
+    released: bool,
+) -> InventoryPoller:
+    """Starts to read the GPUs, and to wait for events of the driver, unless they are released.
+
+    Raises ProgramError.
+    """
+    file, health = GpusFile(chosen.plugin_directory), _health(chosen, report)
+
+    def judged(inventory: Inventory) -> Inventory:
+        if (asked := own_node.latest) is not None:
+            health.clear(asked.faults_cleared)
+        return health.judged(inventory)
+
+    def recorded(inventory: Inventory) -> None:
+        changed(inventory)
+        if isinstance(inventory, DriverReady):
+            _record(file, inventory)
+
+    poller = InventoryPoller(
+        reader.read,
+        changed=recorded,
+        reporter=report,
+        clock=time.monotonic,
+        interval=chosen.poll_seconds,
+        patience=chosen.hang_seconds,
+        judged=judged,
+        known=file.load(),
+    )
+    if not released:
+        poller.start()
+        EventWatch(nvml, health, wake=poller.read_now, clock=time.monotonic).start()
+    return poller
+
+
+def _health(chosen: PluginSettings, report: NodeReport) -> NodeHealth:
+    """The health of the GPUs, with what is remembered of it. Raises ProgramError."""
+    file = HealthFile(chosen.plugin_directory)
+    try:
+        known = file.load()
+    except OSError as error:
+        raise ProgramError(
+            f"kubelet_root {chosen.kubelet_root}: the record of GPU faults cannot be read: "
+            f"{error}; check that the folder of the plugin can be read and written"
+        ) from error
+    return NodeHealth(
+        now=lambda: datetime.now(UTC),
+        rules=chosen.xid_rules,
+        damping=Damping(chosen.recovery_seconds),
+        known=known,
+        store=file,
+        reported=report.inventory_changed,
+        counted=report.xid_reported,
+    )
+
+
+def _record(file: GpusFile, inventory: DriverReady) -> None:
+    try:
+        file.save(inventory)
+    except OSError as error:
+        _log.warning("the node's GPUs cannot be recorded", extra={"error": str(error)})
 
 
 def _held_devices(chosen: PluginSettings) -> frozenset[str]:

@@ -1,24 +1,29 @@
 """The plugin's settings."""
 
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
-from pydantic.functional_validators import BeforeValidator, PlainValidator
+from pydantic import Field, StringConstraints, model_validator
+from pydantic.functional_validators import AfterValidator, BeforeValidator, PlainValidator
 
 from carina_dra.least_share import DEFAULT_LEAST_SHARE, LEAST, NUMBER, parse_least_share
-from carina_dra.process.settings import DNS_LABELS, AbsolutePath, ProcessSettings
+from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, AbsolutePath, ProcessSettings
 from kubelet_plugin.cdi.driver_location import DriverLocation, below, locations
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import (
+    DEFAULT_EVICT,
     HOST_MEMORY_MIB,
     SHARE_CORES,
     PublishSettings,
 )
+from kubelet_plugin.inventory.health import Eviction
+from kubelet_plugin.inventory.xid import XidRules
+from kubelet_plugin.inventory.xid_catalogue import BY_ACTION_ONLY, XidSeverity
 
 _SOCKET_PATH_BYTES = 107
 
@@ -45,6 +50,34 @@ LeastShare = Annotated[
         json_schema_input_type=_FractionText | Annotated[float, Field(ge=float(LEAST), le=1)],
     ),
 ]
+
+
+def _evictions(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    words = [word.strip() for word in value.split(",")]
+    return [] if words == ["none"] else words
+
+
+_EVICTION = f"({'|'.join(Eviction)})"
+_EvictionsText = Annotated[str, Field(pattern=rf"^ *(none|{_EVICTION}( *, *{_EVICTION})*) *\Z")]
+Evictions = Annotated[
+    frozenset[Eviction],
+    BeforeValidator(_evictions, json_schema_input_type=_EvictionsText | list[Eviction]),
+]
+
+
+def _xid(number: int) -> int:
+    if number in BY_ACTION_ONLY:
+        raise ValueError(
+            f"XID {number} is an error of NVLink whose remedy only the driver's recovery action "
+            "tells; remove it from the setting"
+        )
+    return number
+
+
+XidNumber = Annotated[int, Field(ge=1, le=9999), AfterValidator(_xid)]
+Product = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
 
 class PluginSettings(ProcessSettings):
@@ -112,6 +145,25 @@ class PluginSettings(ProcessSettings):
         le=1800,
         description="seconds for which a GPU that failed has to answer before its taint is "
         "removed; twice as long after each relapse, up to 1800",
+    )
+    evict: Evictions | None = Field(
+        None,
+        description="problems of a GPU because of which its pods are evicted (the taint has the "
+        "effect NoExecute), separated by commas: lost, reset, bus-reset, reboot; or none; default: "
+        "lost,reset,bus-reset",
+    )
+    xid_severity: Annotated[Mapping[XidNumber, XidSeverity], FILE_ONLY] = Field(
+        {},
+        description="what follows from XIDs where the driver has no recovery action, by number: "
+        "ignore, application, degraded, drain, reset, reboot or replace; default: as "
+        "docs/health.md says",
+    )
+    xid_severity_by_product: Annotated[
+        Mapping[Product, Mapping[XidNumber, XidSeverity]], FILE_ONLY
+    ] = Field(
+        {},
+        description="the same for GPUs whose product name matches a pattern such as NVIDIA A100*; "
+        "the first that matches and has the XID counts",
     )
     repair_seconds: float = Field(
         60.0,
@@ -225,7 +277,13 @@ class PluginSettings(ProcessSettings):
             self.host_memory_mib,
             self.partition_types,
             self.least_share,
+            DEFAULT_EVICT if self.evict is None else self.evict,
         )
+
+    @property
+    def xid_rules(self) -> XidRules:
+        """What XIDs mean."""
+        return XidRules(self.xid_severity, self.xid_severity_by_product)
 
     @property
     def plugin_directory(self) -> Path:

@@ -2,23 +2,29 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, get_args
+from typing import Final
 
 from carina_dra.resource import Device
 from carina_dra.resource.attribute import DeviceAttribute, UnknownAttribute
 from documentation import markdown
 from documentation.markdown import code, paragraph, sentence, table
-from documentation.reference.samples import FAILURE, GPU, NEVER, PROFILE, STATE
+from documentation.reference.samples import (
+    FAILURE,
+    GPU,
+    NEVER,
+    PROBLEM_SAMPLES,
+    PROFILE,
+    STATE,
+)
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.partition import FoundPartition, Partition
-from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.devices.publish_settings import DEFAULT_EVICT, PublishSettings
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.compute_mode import ComputeMode
-from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 
 _DRIVER: Final = "DRIVER"
@@ -143,10 +149,10 @@ def _policy(device: Device, name: str) -> str:
 
 
 def _taints() -> Iterator[tuple[str, str, str]]:
-    for problem in get_args(GpuProblem):
-        (taint,) = taints(frozenset({problem(FAILURE, NEVER)}), _DRIVER)
+    for problem in PROBLEM_SAMPLES:
+        (taint,) = taints(frozenset({problem}), _DRIVER, DEFAULT_EVICT)
         yield code(taint.key), str(taint.effect), f"{problem.__doc__} {sentence(problem.remedy)}"
-    (taint,) = compute_mode_taints(ComputeMode.PROHIBITED, ComputeMode, _DRIVER)
+    (taint,) = compute_mode_taints(ComputeMode.PROHIBITED, tuple(ComputeMode), _DRIVER)
     meaning = "The compute mode of the GPU lets fewer processes compute than the device needs."
     yield code(taint.key), str(taint.effect), meaning
     (taint,) = held_mode_taints(HeldMode(Switch.ON, FAILURE, NEVER), Switch.ON, _DRIVER)

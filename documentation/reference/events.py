@@ -31,7 +31,7 @@ from controller.report.notice import (
 )
 from documentation import markdown
 from documentation.markdown import code, paragraph, summary, table
-from documentation.reference.samples import FAILURE, GPU, NEVER
+from documentation.reference.samples import FAILURE, GPU, NEVER, PROBLEM_SAMPLES
 from kubelet_plugin.claim_status.health_notice import ProblemBegan, ProblemEnded
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import (
@@ -44,6 +44,7 @@ from kubelet_plugin.claims.drift import (
 )
 from kubelet_plugin.claims.failure import ClaimGone
 from kubelet_plugin.inventory.change import (
+    ApplicationFailed,
     ComputeModeChanged,
     DriverArrived,
     DriverGone,
@@ -61,9 +62,9 @@ from kubelet_plugin.inventory.change import (
 )
 from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import MigMode
-from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 from kubelet_plugin.inventory.inventory import UnknownGpu
+from kubelet_plugin.inventory.xid import text
 from kubelet_plugin.node.view import InvalidAnnotation
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_drivers import (
@@ -231,7 +232,8 @@ CHANGES: Final[tuple[InventoryChange, ...]] = (
     DriverWasReplaced("PATH"),
     GpuAppeared(GPU),
     GpuVanished(GPU),
-    *(ProblemAppeared(GPU, problem(FAILURE, NEVER)) for problem in get_args(GpuProblem)),
+    *(ProblemAppeared(GPU, problem) for problem in PROBLEM_SAMPLES),
+    ApplicationFailed(GPU, 31, text(31)),
     GpuRecovered(GPU),
     GpuIsUnknown(UnknownGpu(0, FAILURE)),
     MigModeChanged(GPU, MigMode.ON),

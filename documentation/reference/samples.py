@@ -4,7 +4,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, NvLink
-from kubelet_plugin.inventory.health import NvmlFailure
+from kubelet_plugin.inventory.health import (
+    FOUND_BY_DRIVER,
+    Finding,
+    GpuLost,
+    GpuProblem,
+    GpuUnreadable,
+    NvmlFailure,
+)
 from kubelet_plugin.inventory.mig import (
     MigLayout,
     MigPlacement,
@@ -41,3 +48,9 @@ GPU: Final = Gpu(
 STATE: Final = GpuState(mig_mode=MigMode.OFF, nvlink=NvLink((1,), "UUID"))
 FAILURE: Final = NvmlFailure("FUNCTION", "CODE")
 NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
+PROBLEM_SAMPLES: Final[tuple[GpuProblem, ...]] = (
+    GpuLost(FAILURE, NEVER),
+    GpuUnreadable(FAILURE, NEVER),
+    *(kind(Finding("REASON", "FINDING"), NEVER) for kind in FOUND_BY_DRIVER),
+)
+"""A problem of each type."""

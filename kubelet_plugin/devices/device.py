@@ -72,10 +72,11 @@ def _partitions(observed: ObservedGpu) -> Iterator[Partition | FoundPartition]:
     for profile in sorted(_profiles(observed), key=attrgetter("size")):
         for placement in reversed(profile.placements):
             uuid = _found(state, profile, placement)
+            there = state.at(MigSite(profile.id, placement))
             if uuid is not None:
-                yield FoundPartition(gpu, state, profile, placement, uuid)
+                yield FoundPartition(gpu, there, profile, placement, uuid)
             elif has_room(available, profile, placement):
-                yield Partition(gpu, state, profile, placement)
+                yield Partition(gpu, there, profile, placement)
 
 
 def _profiles(observed: ObservedGpu) -> tuple[MigProfile, ...]:

@@ -55,7 +55,7 @@ class Partition:
             capacity=partition_capacity(self.profile),
             consumes_counters=(DeviceCounterConsumption(counter_set_name(self.gpu), consumed),),
             taints=(
-                *taints(self.state.problems, settings.driver),
+                *taints(self.state.problems, settings.driver, settings.evict),
                 *held_mode_taints(self.state.held_mode, Switch.ON, settings.driver),
                 *compute_mode_taints(self.state.compute_mode, PREVENTS_ALL, settings.driver),
             ),
@@ -98,7 +98,7 @@ class FoundPartition:
                 **partition_capacity(self.profile),
                 **{f"memorySlice{index}": memory_slice for index in slices},
             },
-            taints=taints(self.state.problems, settings.driver),
+            taints=taints(self.state.problems, settings.driver, settings.evict),
             node_allocatable_resources=host_memory(settings),
         )
 

@@ -96,7 +96,7 @@ class Share:
                 DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),
             ),
             taints=(
-                *taints(self.state.problems, settings.driver),
+                *taints(self.state.problems, settings.driver, settings.evict),
                 *held_mode_taints(self.state.held_mode, Switch.OFF, settings.driver),
                 *compute_mode_taints(self.state.compute_mode, PREVENTS_SHARES, settings.driver),
             ),

@@ -1,11 +1,18 @@
 """Device taints (KEP-5055), which prevent the allocation of devices with problems."""
 
 from collections.abc import Collection
+from typing import assert_never
 
 from carina_dra.node_keys import NodeKeys
 from carina_dra.resource import DeviceTaint, TaintEffect
 from kubelet_plugin.inventory.compute_mode import COMPUTE_MODE, ComputeMode
-from kubelet_plugin.inventory.health import GpuProblems, in_order
+from kubelet_plugin.inventory.health import (
+    Eviction,
+    GpuProblem,
+    GpuProblems,
+    Severity,
+    in_order,
+)
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 
 
@@ -14,15 +21,30 @@ def released_taint(driver: str) -> DeviceTaint:
     return DeviceTaint(key=NodeKeys(driver).released_taint, effect=TaintEffect.NO_SCHEDULE)
 
 
-def taints(problems: GpuProblems, driver: str) -> tuple[DeviceTaint, ...]:
-    """Returns a taint `<driver>/<state>` for each problem.
+def taints(
+    problems: GpuProblems, driver: str, evict: Collection[Eviction]
+) -> tuple[DeviceTaint, ...]:
+    """Returns a taint `<driver>/<state>` for each state, whose value is the reason.
 
-    The effect is NoSchedule, not NoExecute: operators decide whether running pods are evicted, with
-    a DeviceTaintRule.
+    There are eight states, and the API allows 16 taints. Taints are unique by key, value and
+    effect: if the whole GPU and a GPU instance of it have the same state, the GPU's counts.
     """
+    found: dict[str, DeviceTaint] = {}
+    for problem in in_order(problems):
+        key = f"{driver}/{problem.state}"
+        taint = DeviceTaint(key=key, effect=_effect(problem, evict), value=problem.reason)
+        if problem.site is None:
+            found[key] = taint
+        else:
+            found.setdefault(key, taint)
+    return tuple(found.values())
+
+
+def informing(problems: GpuProblems, driver: str) -> tuple[DeviceTaint, ...]:
+    """Returns the same taints without effect, for a device with which a GPU is looked at."""
     return tuple(
-        DeviceTaint(key=f"{driver}/{problem.state}", effect=TaintEffect.NO_SCHEDULE)
-        for problem in in_order(problems)
+        DeviceTaint(key=taint.key, effect=TaintEffect.NONE, value=taint.value)
+        for taint in taints(problems, driver, ())
     )
 
 
@@ -48,3 +70,13 @@ def compute_mode_taints(
         return ()
     key = f"{driver}/{COMPUTE_MODE}"
     return (DeviceTaint(key=key, effect=TaintEffect.NO_SCHEDULE, value=mode.value),)
+
+
+def _effect(problem: GpuProblem, evict: Collection[Eviction]) -> TaintEffect:
+    match problem.severity:
+        case Severity.HARMLESS:
+            return TaintEffect.NONE
+        case Severity.TRANSIENT | Severity.FATAL:
+            evicts = problem.eviction is not None and problem.eviction in evict
+            return TaintEffect.NO_EXECUTE if evicts else TaintEffect.NO_SCHEDULE
+    assert_never(problem.severity)

@@ -40,7 +40,7 @@ class WholeGpu:
                 DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),
             ),
             taints=(
-                *taints(self.state.problems, settings.driver),
+                *taints(self.state.problems, settings.driver, settings.evict),
                 *held_mode_taints(self.state.held_mode, Switch.OFF, settings.driver),
                 *compute_mode_taints(self.state.compute_mode, PREVENTS_ALL, settings.driver),
             ),

@@ -9,7 +9,7 @@ from typing import TypeAlias, assert_never
 
 from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, MigMode, ObservedGpu
-from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, in_order
+from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, identity, in_order
 from kubelet_plugin.inventory.held_mode import HeldMode
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
@@ -72,6 +72,16 @@ class ProblemAppeared:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplicationFailed:
+    """The driver has reported an error of an application; the GPU is well."""
+
+    gpu: Gpu
+    xid: int
+    text: str
+    """What the XID is."""
+
+
+@dataclass(frozen=True, slots=True)
 class GpuRecovered:
     """A GPU no longer has any problem."""
 
@@ -126,6 +136,7 @@ InventoryChange: TypeAlias = (
     | GpuAppeared
     | GpuVanished
     | ProblemAppeared
+    | ApplicationFailed
     | GpuRecovered
     | GpuIsUnknown
     | MigModeChanged
@@ -159,6 +170,7 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
     match before:
         case None:
             return (
+                *_problems(after),
                 *(GpuIsUnknown(gpu) for gpu in after.unknown),
                 *(
                     ComputeModeChanged(observed.gpu, observed.state.compute_mode)
@@ -167,7 +179,8 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
                 ),
             )
         case DriverMissing() | DriverUnusable() | DriverReplaced():
-            return DriverArrived(len(now)), *(GpuIsUnknown(gpu) for gpu in after.unknown)
+            unknown = (GpuIsUnknown(gpu) for gpu in after.unknown)
+            return DriverArrived(len(now)), *_problems(after), *unknown
         case DriverReady():
             then = {observed.gpu.uuid: observed for observed in before.gpus}
             changed: list[InventoryChange] = [
@@ -178,9 +191,18 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
                     changed += _changes_of_gpu(then[uuid], observed)
                 else:
                     changed.append(GpuAppeared(observed.gpu))
+                    changed += _problems(DriverReady((observed,)))
             changed += [GpuIsUnknown(gpu) for gpu in after.unknown if gpu not in before.unknown]
             return tuple(changed)
     assert_never(before)
+
+
+def _problems(inventory: DriverReady) -> tuple[ProblemAppeared, ...]:
+    return tuple(
+        ProblemAppeared(observed.gpu, problem)
+        for observed in inventory.gpus
+        for problem in in_order(observed.state.problems)
+    )
 
 
 def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryChange]:
@@ -195,11 +217,11 @@ def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryCh
         changed.append(released if held is None else MigModeHeld(after.gpu, held))
     if after.state.compute_mode is not before.state.compute_mode:
         changed.append(ComputeModeChanged(after.gpu, after.state.compute_mode))
-    known = {type(problem) for problem in before.state.problems}
+    known = {identity(problem) for problem in before.state.problems}
     changed += [
         ProblemAppeared(after.gpu, problem)
         for problem in in_order(after.state.problems)
-        if type(problem) not in known
+        if identity(problem) not in known
     ]
     if before.state.problems and not after.state.problems:
         changed.append(GpuRecovered(after.gpu))

@@ -1,16 +1,26 @@
 """When a GPU that failed and answers again is back in service: damping, as of a flapping route.
 
-A problem counts at once. It is over when the GPU has answered for a while without a break, and that
-takes twice as long after each relapse. So a GPU that answers now and then stays out of service, and
-its slices are not written again at each change.
+A problem counts at once. It is over when the GPU has been without it for a while without a break,
+and that takes twice as long after each relapse. So a GPU that answers now and then stays out of
+service, and its slices are not written again at each change. Each problem is over by itself, but
+those of a GPU that does not answer count as one, since lost and unreadable take turns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from kubelet_plugin.inventory.gpu import ObservedGpu
-from kubelet_plugin.inventory.health import HEALTHY, GpuProblems, is_hang, since
+from kubelet_plugin.inventory.health import (
+    HEALTHY,
+    GpuProblem,
+    GpuProblems,
+    ProblemIdentity,
+    identity,
+    is_hang,
+    is_unanswered,
+    since,
+)
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -22,7 +32,7 @@ from kubelet_plugin.inventory.inventory import (
 
 @dataclass(frozen=True, slots=True)
 class Damping:
-    """How long a GPU has to answer, in seconds."""
+    """How long a GPU has to be without a problem, in seconds."""
 
     first: float = 60.0
     """After the first fault. A first hang is over at once, because it has lasted long."""
@@ -30,7 +40,7 @@ class Damping:
     """At most. After this time without a fault, earlier ones no longer count."""
 
     def wait(self, problems: GpuProblems, faults: int) -> float:
-        """Returns how long a GPU has to answer after its n-th fault in a row."""
+        """Returns how long a GPU has to be well after its n-th fault in a row."""
         if faults == 1 and all(is_hang(problem) for problem in problems):
             return 0.0
         doublings = min(faults - 1, 32)
@@ -39,7 +49,7 @@ class Damping:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """The GPU did not answer at the last read."""
+    """The GPU had the problem at the last read."""
 
     problems: GpuProblems
     faults: int
@@ -48,7 +58,7 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Recovering:
-    """The GPU answers, and not yet for long enough."""
+    """The GPU is well, and not yet for long enough."""
 
     problems: GpuProblems
     faults: int
@@ -64,8 +74,11 @@ class Recovered:
 
 
 Trouble: TypeAlias = Failing | Recovering | Recovered
-Troubles: TypeAlias = Mapping[str, Trouble]
-"""By the UUID of the GPU. Those that have not failed for long have none."""
+TroubleKey: TypeAlias = tuple[str, ProblemIdentity]
+"""UUID of the GPU, and what is wrong."""
+Troubles: TypeAlias = Mapping[TroubleKey, Trouble]
+"""What has not failed for long has none."""
+_SILENCE: Final[ProblemIdentity] = ("unanswered", None)
 
 
 def damped(
@@ -73,21 +86,45 @@ def damped(
 ) -> tuple[Inventory, Troubles]:
     """Returns the inventory with the problems that are not over yet, and what to remember.
 
-    `troubles` is what was remembered after the previous read; `now` is monotonic, in seconds.
+    `troubles` is what was remembered after the previous read; `now` is in seconds. If it goes back,
+    waits are longer, and are over in the end.
     """
     match inventory:
         case DriverReady(gpus):
-            found: dict[str, Trouble] = {}
+            found: dict[TroubleKey, Trouble] = {}
+            of_gpus = _by_gpu(troubles)
+            seen = []
             for observed in gpus:
-                uuid, problems = observed.gpu.uuid, observed.state.problems
-                trouble = _next(troubles.get(uuid), problems, now, damping)
-                if trouble is not None:
-                    found[uuid] = trouble
-            seen = tuple(_with(observed, found.get(observed.gpu.uuid)) for observed in gpus)
-            return replace(inventory, gpus=seen), found
+                known = of_gpus.get(observed.gpu.uuid, {})
+                of_gpu = _troubles(known, observed.state.problems, now, damping)
+                found |= {(observed.gpu.uuid, key): trouble for key, trouble in of_gpu.items()}
+                seen.append(_with(observed, of_gpu.values()))
+            return replace(inventory, gpus=tuple(seen)), found
         case DriverMissing() | DriverUnusable() | DriverReplaced():
             return inventory, troubles
     assert_never(inventory)
+
+
+def _by_gpu(troubles: Troubles) -> dict[str, dict[ProblemIdentity, Trouble]]:
+    of_gpus: dict[str, dict[ProblemIdentity, Trouble]] = {}
+    for (uuid, key), trouble in troubles.items():
+        of_gpus.setdefault(uuid, {})[key] = trouble
+    return of_gpus
+
+
+def _troubles(
+    known: Mapping[ProblemIdentity, Trouble], problems: GpuProblems, now: float, damping: Damping
+) -> dict[ProblemIdentity, Trouble]:
+    """Returns the troubles of one GPU after a read."""
+    wrong: dict[ProblemIdentity, set[GpuProblem]] = {}
+    for problem in problems:
+        key = _SILENCE if is_unanswered(problem) else identity(problem)
+        wrong.setdefault(key, set()).add(problem)
+    after = {
+        key: _next(known.get(key), frozenset(wrong.get(key, ())), now, damping)
+        for key in {**known, **wrong}
+    }
+    return {key: trouble for key, trouble in after.items() if trouble is not None}
 
 
 def _next(
@@ -103,7 +140,7 @@ def _next(
         case Recovering():
             return _answering(trouble, now, damping)
         case Recovered(_, at):
-            return None if now - at >= damping.longest else trouble
+            return None if now - at >= damping.longest else replace(trouble, at=min(at, now))
     assert_never(trouble)
 
 
@@ -115,24 +152,28 @@ def _failing(trouble: Trouble | None, problems: GpuProblems) -> Failing:
         case Recovered(faults):
             return Failing(problems, faults + 1)
         case Failing(before, faults) | Recovering(before, faults):
-            dated = {type(problem): since(problem, before) for problem in problems}
-            others = (problem for problem in before if type(problem) not in dated)
+            dated = {identity(problem): since(problem, before) for problem in problems}
+            others = (problem for problem in before if identity(problem) not in dated)
             return Failing(frozenset((*dated.values(), *others)), faults)
     assert_never(trouble)
 
 
 def _answering(trouble: Recovering, now: float, damping: Damping) -> Recovering | Recovered:
+    trouble = replace(trouble, answers_since=min(trouble.answers_since, now))
     if now - trouble.answers_since < damping.wait(trouble.problems, trouble.faults):
         return trouble
     return Recovered(trouble.faults, now)
 
 
-def _with(observed: ObservedGpu, trouble: Trouble | None) -> ObservedGpu:
+def _with(observed: ObservedGpu, troubles: Iterable[Trouble]) -> ObservedGpu:
+    problems = HEALTHY.union(*(_problems(trouble) for trouble in troubles))
+    return replace(observed, state=replace(observed.state, problems=problems))
+
+
+def _problems(trouble: Trouble) -> GpuProblems:
     match trouble:
         case Failing(problems) | Recovering(problems):
-            pass
-        case None | Recovered():
-            problems = HEALTHY
-        case _:
-            assert_never(trouble)
-    return replace(observed, state=replace(observed.state, problems=problems))
+            return problems
+        case Recovered():
+            return HEALTHY
+    assert_never(trouble)

@@ -6,13 +6,14 @@ including what Carina itself changes. A GPU is identified by minor number, UUID 
 which are always known. Any other attribute is `None` if the driver does not report it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.health import HEALTHY, GpuProblems
 from kubelet_plugin.inventory.held_mode import HeldMode
-from kubelet_plugin.inventory.mig import GpuInstance, MigSupport
+from kubelet_plugin.inventory.mig import GpuInstance, MigSite, MigSupport
+from kubelet_plugin.inventory.signals import SILENT, Signals
 
 
 class MigMode(Enum):
@@ -87,6 +88,20 @@ class GpuState:
     """The switch of MIG mode that NVML refuses, if the mode is not as it would be after it."""
     compute_mode: ComputeMode = ComputeMode.DEFAULT
     """DEFAULT also if the driver does not report it."""
+    signals: Signals = field(default=SILENT, compare=False)
+    """What the problems follow from. They change every few seconds, so states do not differ by
+    them."""
+    binding: str = field(default="", compare=False)
+    """Is another one after the node has booted, or the driver was bound to the GPU again."""
+
+    def at(self, site: MigSite) -> "GpuState":
+        """Returns the state as it concerns a partition there."""
+        problems = frozenset(
+            problem
+            for problem in self.problems
+            if problem.site is None or problem.site.placement.overlaps(site.placement)
+        )
+        return self if problems == self.problems else replace(self, problems=problems)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import assert_never
 
 from kubelet_plugin.inventory.gpu import ObservedGpu
-from kubelet_plugin.inventory.health import GpuUnreadable, NvmlHang
+from kubelet_plugin.inventory.health import GpuUnreadable, NvmlHang, unanswered
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -22,7 +22,7 @@ from kubelet_plugin.inventory.inventory import (
 def during_hang(inventory: Inventory, hang: NvmlHang, now: datetime) -> Inventory:
     """Returns the last inventory as it counts during a hang: no GPU of it can be read.
 
-    A GPU with a problem keeps that. `now` is the time of the problem of the others.
+    A GPU that does not answer anyway keeps that problem. `now` is the time of the others'.
     """
     match inventory:
         case DriverReady(gpus):
@@ -34,5 +34,7 @@ def during_hang(inventory: Inventory, hang: NvmlHang, now: datetime) -> Inventor
 
 
 def _unreadable(observed: ObservedGpu, problem: GpuUnreadable) -> ObservedGpu:
-    problems = observed.state.problems or frozenset({problem})
+    if unanswered(observed.state.problems):
+        return observed
+    problems = observed.state.problems | {problem}
     return replace(observed, state=replace(observed.state, problems=problems))

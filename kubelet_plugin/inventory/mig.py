@@ -25,6 +25,10 @@ class MigPlacement:
     start: int
     size: int
 
+    def overlaps(self, other: "MigPlacement") -> bool:
+        """Returns whether both have a memory slice."""
+        return self.start < other.start + other.size and other.start < self.start + self.size
+
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:

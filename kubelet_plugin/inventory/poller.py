@@ -2,8 +2,8 @@
 
 A read may never return, because a driver call that hangs cannot be cancelled. One thread reads, and
 another detects a read that takes too long, so that a hanging driver is reported and blocks nothing
-else. Until the read returns, no GPU counts as readable. What is passed on is damped: a GPU that
-failed is back when it has answered for a while.
+else. Until the read returns, no GPU counts as readable. What is passed on is judged: what is read
+now is not all that counts.
 """
 
 import logging
@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from kubelet_plugin.inventory.change import InventoryChange, changes
-from kubelet_plugin.inventory.damping import Damping, Troubles, damped
 from kubelet_plugin.inventory.hang import during_hang
 from kubelet_plugin.inventory.health import NvmlHang
-from kubelet_plugin.inventory.inventory import Inventory
+from kubelet_plugin.inventory.inventory import DriverReady, Inventory
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +51,8 @@ class InventoryPoller:
         clock: Callable[[], float],
         interval: float,
         patience: float = 30.0,
-        damping: Damping = Damping(),  # noqa: B008 - a value
+        judged: Callable[[Inventory], Inventory] = lambda inventory: inventory,
+        known: DriverReady | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`read` reads once, given the previous inventory; only the poller's thread calls it.
@@ -61,7 +61,8 @@ class InventoryPoller:
         return at once. If it or the reporter raises, both are called again after the next read. All
         times are in seconds: `interval` passes between the end of a read and the next one, and a
         read that takes longer than `patience` counts as stalled; `clock` is monotonic. `now` is the
-        time of problems, and `damping` says how long a GPU has to answer after them.
+        time of problems. `judged` returns what counts of a read (`NodeHealth.judged`). `known` are
+        the GPUs of an earlier process, which the first read is given.
         """
         self._read = read
         self._changed = changed
@@ -69,9 +70,9 @@ class InventoryPoller:
         self._clock = clock
         self._interval = interval
         self._patience = patience
-        self._damping = damping
+        self._judged = judged
+        self._known = known
         self._now = now
-        self._troubles: Troubles = {}
         self._latest: Inventory | None = None
         self._passed_on: Inventory | None = None
         self._passing_on = threading.Lock()
@@ -136,7 +137,7 @@ class InventoryPoller:
 
     def _read_once(self) -> None:
         begun = self._clock()
-        inventory = self._read(self._latest)
+        inventory = self._read(self._latest or self._known)
         self._reporter.inventory_read(self._clock() - begun)
         with self._passing_on:
             self._returned_at = self._clock()
@@ -149,12 +150,12 @@ class InventoryPoller:
         """Makes an inventory the latest, and passes it on if it differs. Requires the lock."""
         if self._stopped:
             return
-        inventory, self._troubles = damped(inventory, self._troubles, self._clock(), self._damping)
+        inventory = self._judged(inventory)
         self._latest = inventory  # first, since the receiver may read `latest`
         if inventory == self._passed_on:
             return
         self._reporter.inventory_seen(inventory)
-        for change in changes(self._passed_on, inventory):
+        for change in changes(self._passed_on or self._known, inventory):
             self._reporter.inventory_changed(change)
         self._changed(inventory)
         self._passed_on = inventory  # last, so that a failure to pass it on is retried
@@ -179,9 +180,9 @@ class InventoryPoller:
                 return
         self._reporter.inventory_read_stalled(self._clock() - started)
         with self._passing_on:
-            if not over() and self._latest is not None:
-                hang = NvmlHang(self._patience)
-                self._take(during_hang(self._latest, hang, self._now()))
+            before = self._latest or self._known
+            if not over() and before is not None:
+                self._take(during_hang(before, NvmlHang(self._patience), self._now()))
         with self._state:
             self._state.wait_for(over)
             if self._stopped:

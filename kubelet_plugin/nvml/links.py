@@ -6,11 +6,13 @@ from uuid import UUID
 import pynvml
 
 from kubelet_plugin.inventory.nvlink import Links
+from kubelet_plugin.inventory.signals import Fabric
 from kubelet_plugin.nvml.library import NO_SUCH, NvmlCallError, call, optional_call
 from kubelet_plugin.nvml.names import pci_address
 
 _UNSEEN_SWITCH = "unseen"
-_FABRIC_JOINED = 3  # NVML_GPU_FABRIC_STATE_COMPLETED
+_TRUE = 1
+"""Of a part of the health mask. 0 is not supported, and configurations above 1 are errors."""
 
 
 def read_links(handle: object) -> Links:
@@ -49,17 +51,44 @@ def read_links(handle: object) -> Links:
     )
 
 
-def read_fabric(handle: object) -> str | None:
-    """Returns the fabric that a fabric manager has added the GPU to, as `Links.fabric` has it.
+def read_fabric(handle: object) -> tuple[str | None, Fabric]:
+    """Returns the fabric that a fabric manager has added the GPU to, and how the GPU is in it.
+
+    The name is as `Links.fabric` has it.
 
     Raises:
         NvmlCallError: the call failed.
     """
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
     if optional_call(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
-        return None
+        return None, Fabric.ABSENT
+    match info.state:
+        case pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
+            return None, Fabric.ABSENT
+        case pynvml.NVML_GPU_FABRIC_STATE_COMPLETED if info.status == pynvml.NVML_SUCCESS:
+            pass
+        case pynvml.NVML_GPU_FABRIC_STATE_COMPLETED:
+            return None, Fabric.REFUSED
+        case _:
+            return None, Fabric.JOINING
+    health = fabric_health(info.healthMask)
     cluster = UUID(bytes=bytes(info.clusterUuid))
     # A single HGX board joins its fabric with a cluster UUID of zeros, which identifies nothing.
-    if info.state != _FABRIC_JOINED or info.status != pynvml.NVML_SUCCESS or not cluster.int:
-        return None
-    return f"{cluster}.{info.cliqueId}"
+    return (f"{cluster}.{info.cliqueId}" if cluster.int else None), health
+
+
+def fabric_health(mask: int) -> Fabric:
+    """Returns what a health mask says (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*): the worst of it."""
+
+    def part(name: str) -> int:
+        shift: int = getattr(pynvml, f"NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_{name}")
+        width: int = getattr(pynvml, f"NVML_GPU_FABRIC_HEALTH_MASK_WIDTH_{name}")
+        return mask >> shift & width  # the width is a mask of its bits
+
+    unhealthy = part("ROUTE_UNHEALTHY") == _TRUE or part("INCORRECT_CONFIGURATION") > _TRUE
+    limited = any(
+        part(name) == _TRUE for name in ("DEGRADED_BW", "ROUTE_RECOVERY", "ACCESS_TIMEOUT_RECOVERY")
+    )
+    if unhealthy:
+        return Fabric.UNHEALTHY
+    return Fabric.LIMITED if limited else Fabric.HEALTHY

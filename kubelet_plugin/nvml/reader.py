@@ -19,7 +19,14 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory import nvlink
 from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, ObservedGpu
-from kubelet_plugin.inventory.health import GpuLost, GpuUnreadable, NvmlFailure, since
+from kubelet_plugin.inventory.health import (
+    GpuLost,
+    GpuProblem,
+    GpuUnreadable,
+    NvmlFailure,
+    since,
+    unanswered,
+)
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
@@ -39,6 +46,7 @@ from kubelet_plugin.inventory.mig import (
     as_it_is,
 )
 from kubelet_plugin.inventory.mig_intent import MigIntents
+from kubelet_plugin.inventory.signals import Fabric, Signals
 from kubelet_plugin.nvml.attributes import Attributes
 from kubelet_plugin.nvml.library import (
     NvmlCallError,
@@ -57,6 +65,7 @@ from kubelet_plugin.nvml.names import (
     COMPUTE_MODES,
     pci_address,
 )
+from kubelet_plugin.nvml.signals import read_signals
 
 _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
 
@@ -81,6 +90,8 @@ class _GpuRead:
     links: nvlink.Links
     held_mode: HeldMode | None
     compute_mode: ComputeMode
+    signals: Signals
+    binding: str
 
 
 class NvmlReader:
@@ -166,7 +177,7 @@ class NvmlReader:
 
     def _observe(self, known: Mapping[str, ObservedGpu]) -> DriverReady:
         for uuid, observed in known.items():
-            if observed.state.problems:
+            if unanswered(observed.state.problems):
                 self._attributes.forget(uuid)
         driver = self._read_driver()
         reads, failed = self._enumerate(driver)
@@ -192,8 +203,7 @@ class NvmlReader:
         return addresses is None or gpu.pci_bus_id not in addresses
 
     def _with_problem(self, observed: ObservedGpu, failure: NvmlFailure) -> ObservedGpu:
-        kind = GpuLost if failure.code in _LOST else GpuUnreadable
-        problem = since(kind(failure, self._now()), observed.state.problems)
+        problem = since(_problem(failure, self._now()), observed.state.problems)
         return replace(observed, state=replace(observed.state, problems=frozenset({problem})))
 
     def _enumerate(
@@ -254,19 +264,23 @@ class NvmlReader:
         others = tuple(instance for instance in instances if instance.site not in own)
         own_mode = any(intents.mode for intents in recorded) and not others
         links = self._attributes.seldom(uuid, "links", partial(read_links, handle))
-        fabric = self._attributes.current(uuid, "fabric", partial(read_fabric, handle))
-        links = replace(links or nvlink.Links(), fabric=fabric)
+        fabric, health = self._attributes.current(uuid, "fabric", partial(read_fabric, handle)) or (
+            None,
+            Fabric.ABSENT,
+        )
         mode = _mig_mode(modes, own=own_mode)
         compute_mode = self._attributes.recent(
             uuid, "compute mode", partial(optional_call, pynvml.nvmlDeviceGetComputeMode, handle)
         )
         return _GpuRead(
             gpu,
-            mode,
-            others,
-            links,
-            _still_held(self._held_mode(uuid), mode),
-            COMPUTE_MODES.get(compute_mode, ComputeMode.DEFAULT),
+            mig_mode=mode,
+            instances=others,
+            links=replace(links or nvlink.Links(), fabric=fabric),
+            held_mode=_still_held(self._held_mode(uuid), mode),
+            compute_mode=COMPUTE_MODES.get(compute_mode, ComputeMode.DEFAULT),
+            signals=read_signals(self._attributes, uuid, handle, health),
+            binding=self._host.binding(address),
         )
 
     def _read_driver(self) -> _Driver:
@@ -294,6 +308,11 @@ class NvmlReader:
         # NVML user guide, nvmlDeviceSetMigMode: Ampere needs a reset, later architectures do not.
         at_once = architecture is not None and architecture >= _HOPPER
         return MigSupported(self._layouts[uuid], toggles_without_reset=at_once)
+
+
+def _problem(failure: NvmlFailure, now: datetime) -> GpuProblem:
+    kind = GpuLost if failure.code in _LOST else GpuUnreadable
+    return kind(failure, now)
 
 
 def _mig_mode(modes: tuple[int, int] | None, *, own: bool) -> MigMode:
@@ -339,6 +358,8 @@ def _ready(
                 nvlink=connections.get(read.gpu.minor),
                 held_mode=read.held_mode,
                 compute_mode=read.compute_mode,
+                signals=read.signals,
+                binding=read.binding,
             ),
         )
         for read in reads

@@ -42,7 +42,7 @@ from kubelet_plugin.devices.share import (
     share_amounts,
 )
 from kubelet_plugin.devices.whole import WholeGpu
-from kubelet_plugin.inventory.health import HEALTHY, GpuProblems, in_order
+from kubelet_plugin.inventory.health import HEALTHY, GpuProblems, in_order, preventing
 from kubelet_plugin.inventory.mig import MigUnsupported
 from kubelet_plugin.prepare.resource import (
     ClaimSpec,
@@ -247,7 +247,7 @@ def _preventing(device: GpuDevice) -> GpuProblems:
     """Returns the problems that prevent the use of a device."""
     match device:
         case WholeGpu() | Partition() | FoundPartition() | Share():
-            return device.state.problems
+            return preventing(device.state.problems)
         case Monitor():
             return HEALTHY  # a GPU with problems is one to be looked at
     assert_never(device)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
-from carina_dra.resource import Device, ResourceSliceSpec
+from carina_dra.resource import Device, ResourceSliceSpec, TaintEffect
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, PublishedPool, SliceContent
 
 
@@ -54,22 +54,28 @@ def without(pool: PublishedPool, off: frozenset[FeatureGate]) -> PublishedPool:
     """Returns the pool to publish while these gates are off.
 
     Without consumable capacity, a device that allows multiple allocations would be allocated whole,
-    so it is left out. Without taints, a tainted device is left out. Without counters, nothing
-    prevents the scheduler from allocating two devices of one GPU, so only the first device of each
-    counter set stays. The indexes of slices do not change: a slice of counter sets becomes empty,
-    as the API server stores it. Without the other gates, only their fields are left out.
+    so it is left out. Without taints, so is a device that a taint keeps from being allocated.
+    Without counters, nothing prevents the scheduler from allocating two devices of one GPU, so only
+    the first device of each counter set stays. The indexes of slices do not change: a slice of
+    counter sets becomes empty, as the API server stores it. Without the other gates, only their
+    fields are left out.
     """
     slices = pool.slices
     if FeatureGate.CONSUMABLE_CAPACITY in off:
         slices = _only(slices, lambda device: not device.allow_multiple_allocations)
     if FeatureGate.DEVICE_TAINTS in off:
-        slices = _only(slices, lambda device: not device.taints)
+        slices = _only(slices, _is_allocatable)
+        slices = _each_device(slices, lambda device: replace(device, taints=()))
     if FeatureGate.PARTITIONABLE_DEVICES in off:
         slices = _without_counters(slices)
     if FeatureGate.NODE_ALLOCATABLE_RESOURCES in off:
         slices = _each_device(slices, lambda device: replace(device, node_allocatable_resources={}))
     typed = FeatureGate.PARTITIONABLE_DEVICES_TYPE not in off
     return replace(pool, slices=tuple(_declaring(content, typed=typed) for content in slices))
+
+
+def _is_allocatable(device: Device) -> bool:
+    return all(taint.effect is TaintEffect.NONE for taint in device.taints)
 
 
 def _only(

@@ -62,8 +62,15 @@ class PluginMetrics:
         )
         self.devices = Gauge(
             "carina_devices",
-            "Devices of this node, by type and state of the GPU (ready, lost, unreadable).",
+            "Devices of this node, by type and state of the GPU (ready, or its worst problem; "
+            "docs/health.md lists them).",
             ("type", "state"),
+            registry=registry,
+        )
+        self.xids = Counter(
+            "carina_gpu_xids",
+            "XIDs that the driver has reported to this process, by GPU (UUID) and number.",
+            ("gpu", "xid"),
             registry=registry,
         )
         self.inventory_seconds = Histogram(

@@ -17,6 +17,7 @@ from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.inventory import health
 from kubelet_plugin.inventory.change import (
+    ApplicationFailed,
     ComputeModeChanged,
     DriverArrived,
     DriverGone,
@@ -36,6 +37,7 @@ from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, MigMode
 from kubelet_plugin.inventory.held_mode import Switch
 from kubelet_plugin.inventory.inventory import Inventory
+from kubelet_plugin.inventory.mig import MigSite
 from kubelet_plugin.node.view import InvalidAnnotation
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_drivers import (
@@ -93,6 +95,10 @@ class NodeReport:
     def inventory_changed(self, change: InventoryChange) -> None:
         """Reports a single change between two reads."""
         self._report(notice(change), action="Observe")
+
+    def xid_reported(self, uuid: str, xid: int) -> None:
+        """Counts an XID."""
+        self._metrics.xids.labels(uuid, str(xid)).inc()
 
     def inventory_read_stalled(self, seconds: float) -> None:
         """Reports that a read of the GPUs has not returned."""
@@ -224,11 +230,24 @@ def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901, PLR0912 - a ca
         case GpuVanished(gpu):
             return NodeNotice(warning, "GPUVanished", f"{_name(gpu)} is no longer present")
         case ProblemAppeared(gpu, problem):
+            where = f"{_name(gpu)}{_instance(problem.site)}"
+            consequence = (
+                "It stays in use"
+                if problem.severity is health.Severity.HARMLESS
+                else "It is not allocated until this is resolved"
+            )
             return NodeNotice(
                 warning,
                 problem.event_reason,
-                f"{_name(gpu)} {problem}. It is not allocated until this is resolved; "
-                f"{problem.remedy}",
+                f"{where} {problem}. {consequence}; {problem.remedy}",
+            )
+        case ApplicationFailed(gpu, xid, text):
+            return NodeNotice(
+                normal,
+                "GPUApplicationFailed",
+                f"{_name(gpu)} has reported {text}: an application that used it has failed. The "
+                f"GPU is well; if different applications fail with XID {xid} on this GPU alone, "
+                "run diagnostics",
             )
         case GpuRecovered(gpu):
             return NodeNotice(normal, "GPURecovered", f"{_name(gpu)} responds again")
@@ -318,6 +337,14 @@ def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> NodeNo
                 f"{gpus}. Two pods may get the same GPU; to prevent that, {remedy}",
             )
     assert_never(policy)
+
+
+def _instance(site: MigSite | None) -> str:
+    """Names the memory slices of the GPU instance that has a problem."""
+    if site is None:
+        return ""
+    at = site.placement
+    return f", its GPU instance at memory slices {at.start} to {at.start + at.size - 1},"
 
 
 def _name(gpu: Gpu) -> str:

@@ -10,11 +10,17 @@ from simulation.nvml.c_arguments import fill, number, pointer, put, put_handle
 from simulation.nvml.library import Session, answer, function
 
 _POLL_SECONDS = 0.01
-_SUPPORTED = (
+_ALWAYS = (
     pynvml.nvmlEventTypeSingleBitEccError
     | pynvml.nvmlEventTypeDoubleBitEccError
     | pynvml.nvmlEventTypeXidCriticalError
 )
+_RECOVERY_ACTION_DRIVER = 565
+
+
+def _supported(nvml: Session) -> int:
+    newer = nvml.driver_branch >= _RECOVERY_ACTION_DRIVER
+    return int(_ALWAYS | (pynvml.nvmlEventTypeGpuRecoveryAction if newer else 0))
 
 
 @dataclass(slots=True)
@@ -41,14 +47,14 @@ def nvmlEventSetFree(nvml: Session, event_set: Any) -> None:
 @function
 def nvmlDeviceGetSupportedEventTypes(nvml: Session, device: Any, types: Any) -> None:
     nvml.whole_device(device)
-    put(types, _SUPPORTED)
+    put(types, _supported(nvml))
 
 
 @function
 def nvmlDeviceRegisterEvents(nvml: Session, device: Any, types: Any, event_set: Any) -> None:
     minor = nvml.whole_device(device).slot.minor
     wanted = number(types)
-    if wanted & ~_SUPPORTED:
+    if wanted & ~_supported(nvml):
         answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
     registered = _event_set(nvml, event_set).types
     registered[minor] = registered.get(minor, 0) | wanted

@@ -19,6 +19,7 @@ __all__ = [
     "CAPABILITY_MODE",
     "STAND_IN",
     "DeviceNodes",
+    "binding",
     "device_numbers",
     "is_capability",
     "root",
@@ -27,6 +28,7 @@ __all__ = [
     "write_capabilities",
 ]
 
+_BINDINGS = "bus/pci/drivers/nvidia"
 _LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
 _SONAMES = {
     "libcuda": "1",
@@ -202,6 +204,11 @@ def _make_node(path: Path, numbers: tuple[int, int], nodes: DeviceNodes) -> None
         path.chmod(0o666)
 
 
+def binding(directory: Path, slot: Slot) -> Path:
+    """The link that the kernel makes when it binds the driver to a GPU."""
+    return root(directory) / "sys" / _BINDINGS / slot.pci
+
+
 def _write_sysfs(sys: Path, hardware: Hardware, state: NodeState) -> None:
     links = sys / "bus/pci/devices"
     links.mkdir(parents=True, exist_ok=True)
@@ -210,6 +217,7 @@ def _write_sysfs(sys: Path, hardware: Hardware, state: NodeState) -> None:
         device = sys / "devices" / slot.path / slot.pci
         if slot.pci not in visible:
             (links / slot.pci).unlink(missing_ok=True)
+            (sys / _BINDINGS / slot.pci).unlink(missing_ok=True)
             shutil.rmtree(device, ignore_errors=True)
             continue
         model = hardware.models[slot.model]
@@ -219,6 +227,7 @@ def _write_sysfs(sys: Path, hardware: Hardware, state: NodeState) -> None:
         (device / "device").write_text(f"0x{model.pci_device_id >> 16:04x}\n")
         (device / "class").write_text("0x030200\n")
         _link(links / slot.pci, f"../../../devices/{slot.path}/{slot.pci}")
+        _link(sys / _BINDINGS / slot.pci, f"../../../../devices/{slot.path}/{slot.pci}")
 
 
 def _write_procfs(proc: Path, hardware: Hardware, state: NodeState) -> None:

@@ -15,6 +15,7 @@ from simulation.nvml import (
     compute_instance_functions,
     device_functions,
     event_functions,
+    health_functions,
     link_functions,
     mig_functions,
 )
@@ -26,6 +27,7 @@ _ = (
     compute_instance_functions,
     device_functions,
     event_functions,
+    health_functions,
     link_functions,
     mig_functions,
 )

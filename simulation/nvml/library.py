@@ -82,6 +82,11 @@ class Session:
         self._open_file: int | None = None
 
     @property
+    def driver_branch(self) -> int:
+        """The first number of the driver's version: 550 of 550.163.01."""
+        return int(self.driver_version.partition(".")[0])
+
+    @property
     def state(self) -> NodeState:
         """The node's state as the call in progress knows it; between calls, the current state."""
         return self._of_call.state or self._file.read()

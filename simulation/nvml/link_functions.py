@@ -88,13 +88,16 @@ def nvmlDeviceGetNvLinkRemoteDeviceType(nvml: Session, device: Any, link: Any, t
 
 @function
 def nvmlDeviceGetGpuFabricInfo(nvml: Session, device: Any, info: Any) -> None:
-    nvml.whole_device(device)
+    health = nvml.whole_device(device).state.health
     fabric = nvml.hardware.fabric
-    if fabric is None:
+    if fabric is None and health.fabric_state is None:
         answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
-    cluster = UUID(fabric.cluster).bytes
-    ctypes.memmove(target(info).clusterUuid, cluster, len(cluster))
-    fill(info, status=pynvml.NVML_SUCCESS, cliqueId=fabric.clique, state=_FABRIC_COMPLETED)
+    if fabric is not None:
+        cluster = UUID(fabric.cluster).bytes
+        ctypes.memmove(target(info).clusterUuid, cluster, len(cluster))
+        fill(info, cliqueId=fabric.clique)
+    state = _FABRIC_COMPLETED if health.fabric_state is None else health.fabric_state
+    fill(info, status=health.fabric_status, state=state)
 
 
 @function
@@ -102,6 +105,7 @@ def nvmlDeviceGetGpuFabricInfoV(nvml: Session, device: Any, info: Any) -> None:
     if target(info).version not in (pynvml.nvmlGpuFabricInfo_v2, pynvml.nvmlGpuFabricInfo_v3):
         answer(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
     nvmlDeviceGetGpuFabricInfo(nvml, device, info)
+    fill(info, healthMask=nvml.whole_device(device).state.health.fabric_health_mask)
 
 
 @function

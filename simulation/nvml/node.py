@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pynvml
 
@@ -41,10 +42,12 @@ class SimulatedNode:
         name: str = "node-1",
         device_nodes: DeviceNodes = DeviceNodes.NVIDIA,
         unplugged: Iterable[int] = (),
+        driver_version: str | None = None,
     ) -> "SimulatedNode":
         """Creates a node. The same name and profile always give the same GPUs.
 
-        `unplugged` are minor numbers of slots that are empty at first.
+        `unplugged` are minor numbers of slots that are empty at first. `driver_version` is that of
+        the profile unless given; from 565 on, the driver has recovery actions.
         Raises KeyError for an unknown profile, FileExistsError if the directory has a node.
         """
         hardware = load_profile(profile)
@@ -64,7 +67,7 @@ class SimulatedNode:
         }
         boot_id = str(uuid.uuid5(_NAMESPACE, f"{name}/boot/0"))
         StateFile(directory).create(
-            NodeState(name, boot_id, gpus, driver_version=hardware.driver_version)
+            NodeState(name, boot_id, gpus, driver_version=driver_version or hardware.driver_version)
         )
         node = cls(directory)
         node._write_tree(node.state)
@@ -124,7 +127,8 @@ class SimulatedNode:
 
         def reset(gpu: GpuState) -> GpuState:
             presence = "attached" if gpu.presence == "lost" else gpu.presence
-            gpu = replace(gpu, presence=presence, processes=(), instances=())
+            health = replace(gpu.health, recovery_action=0, rows_pending=False)
+            gpu = replace(gpu, presence=presence, processes=(), instances=(), health=health)
             return replace(gpu, mig_enabled=gpu.mig_pending)
 
         self._change_gpu(minor, reset)
@@ -141,6 +145,22 @@ class SimulatedNode:
             return GpuState(unique, gpu.serial)
 
         self._change_gpu(minor, plug)
+
+    def set_health(self, minor: int, **health: Any) -> None:
+        """Changes what NVML says of a GPU's health: members of `state.Health`."""
+        self._change_gpu(minor, lambda gpu: replace(gpu, health=replace(gpu.health, **health)))
+
+    def recovery_action(self, minor: int, action: int) -> None:
+        """Has the driver ask for an action, with an event."""
+        self.set_health(minor, recovery_action=action)
+        self._event(minor, pynvml.nvmlEventTypeGpuRecoveryAction, action, WHOLE_GPU, WHOLE_GPU)
+
+    def rebind(self, minor: int) -> None:
+        """Binds the driver to a GPU again, as after a removal and rescan of its PCIe bus."""
+        link = host_tree.binding(self.directory, self._hardware.slot(minor))
+        fresh = link.with_suffix(".new")
+        fresh.symlink_to(link.readlink())
+        fresh.rename(link)
 
     def run_process(self, minor: int, pid: int) -> None:
         """Adds a process that uses the GPU."""
@@ -209,6 +229,7 @@ class SimulatedNode:
                 presence="attached" if gpu.presence == "lost" else gpu.presence,
                 mig_enabled=gpu.mig_pending and keeps_mode,
                 mig_pending=gpu.mig_pending and keeps_mode,
+                health=replace(gpu.health, recovery_action=0, rows_pending=False),
             )
 
         def change(node: NodeState) -> NodeState:

@@ -24,6 +24,7 @@ __all__ = [
     "Fault",
     "GpuInstance",
     "GpuState",
+    "Health",
     "NodeState",
     "StateFile",
 ]
@@ -58,6 +59,24 @@ class GpuInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class Health:
+    """What NVML says of a GPU's health."""
+
+    recovery_action: int = 0
+    """NVML_GPU_RECOVERY_ACTION_*; drivers below r565 do not say it."""
+    rows_pending: bool = False
+    rows_failed: bool = False
+    repair_pending: bool = False
+    memory_unrepairable: bool = False
+    sram_threshold_exceeded: bool = False
+    fabric_state: int | None = None
+    """NVML_GPU_FABRIC_STATE_*; None for that of the hardware."""
+    fabric_status: int = 0
+    fabric_health_mask: int = 0
+    clocks_event_reasons: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GpuState:
     """The state of a GPU."""
 
@@ -72,6 +91,7 @@ class GpuState:
     processes: tuple[int, ...] = ()
     """Process ids that use the GPU."""
     instances: tuple[GpuInstance, ...] = ()
+    health: Health = Health()
 
 
 @dataclass(frozen=True, slots=True)

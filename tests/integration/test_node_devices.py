@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -18,6 +19,7 @@ from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.inventory import Inventory
+from kubelet_plugin.inventory.node_health import NodeHealth
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
@@ -124,7 +126,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
                 clock=monotonic,
                 interval=0.1,
                 patience=0.5,
-                damping=Damping(first=0.3),
+                judged=NodeHealth(now=lambda: datetime.now(UTC), damping=Damping(first=0.3)).judged,
             )
             publisher.start()
             poller.start()

@@ -328,16 +328,19 @@ def test_a_driver_that_does_not_answer_keeps_its_gpus_with_a_problem(
 def test_at_rest_a_look_asks_for_little(node: SimulatedNode) -> None:
     """Looks are 5 s apart: 20 calls a second are 100 a look."""
     now, host = [0.0], HostPaths(node.root)
-    reader = NvmlReader(host, NvmlLibrary(host), clock=lambda: now[0])
-    inventory = reader.read()
-    for at in range(5, 1200, 5):
-        now[0] = at
-        inventory = reader.read(inventory)
     with nvml_calls(node.directory) as calls:
+        reader = NvmlReader(host, NvmlLibrary(host), clock=lambda: now[0])
+        inventory = reader.read()
+        for at in range(5, 1200, 5):
+            now[0] = at
+            inventory = reader.read(inventory)
+        calls.symbols.clear()
         for at in range(1200, 1800, 5):
             now[0] = at
             inventory = reader.read(inventory)
-    assert len(calls.symbols) / 600 < 20
+    a_second = len(calls.symbols) / 600
+    print(f"calls a second at rest: {a_second:.1f}, and one for events")
+    assert 0 < a_second < 19
 
 
 def test_a_link_that_comes_up_late_is_seen(make_node: NodeMaker) -> None:

@@ -11,6 +11,7 @@ from carina_dra.resource import (
     DeviceAttribute,
     IntAttribute,
     StringAttribute,
+    TaintEffect,
     VersionAttribute,
     limits,
 )
@@ -194,17 +195,19 @@ def test_a_partition_says_whose_it_is_and_what_it_has(model: GpuModel) -> None:
 
 
 @each_model
-def test_a_gpu_with_a_problem_taints_all_partitions_and_no_monitor(model: GpuModel) -> None:
+def test_a_gpu_with_a_problem_keeps_all_partitions_from_being_allocated_and_no_monitor(
+    model: GpuModel,
+) -> None:
     seen = observed_with(model, ())
     lost = type(seen)(seen.gpu, type(seen.state)(problems=frozenset({LOST})))
 
     tainted = {
-        device.kind: bool(device.published(SETTINGS).taints)
+        device.kind: {taint.effect for taint in device.published(SETTINGS).taints}
         for device in devices(DriverReady((lost,)))
     }
 
-    assert tainted[DeviceKind.MIG]
-    assert not tainted[DeviceKind.MONITOR]
+    assert tainted[DeviceKind.MIG] == {TaintEffect.NO_EXECUTE}
+    assert tainted[DeviceKind.MONITOR] == {TaintEffect.NONE}
 
 
 # --- the API's limits ---

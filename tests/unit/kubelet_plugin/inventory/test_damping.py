@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from kubelet_plugin.inventory.damping import Damping, Troubles, damped
 from kubelet_plugin.inventory.health import (
     HEALTHY,
+    Degraded,
+    Finding,
     GpuProblem,
     GpuProblems,
     GpuUnreadable,
@@ -19,6 +21,7 @@ from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
 from tests.samples.gpus import LOST, NOTICED, UNREADABLE, observed
 
 DAMPING = Damping(first=60.0, longest=1800.0)
+SLOW = Degraded(Finding("hw-thermal-slowdown", "is slowed down"), NOTICED)
 HUNG = GpuUnreadable(NvmlHang(30.0), NOTICED)
 
 
@@ -133,6 +136,21 @@ def test_a_gpu_that_fails_now_and_then_is_mostly_out_of_service(period: int) -> 
     ]
 
     assert sum(out) > len(out) / 2
+
+
+def test_a_problem_is_over_while_another_one_lasts() -> None:
+    gpu = Gpu()
+    gpu.read(0, UNREADABLE, SLOW)
+    assert gpu.read(5, SLOW) == {UNREADABLE, SLOW}
+    assert gpu.read(65, SLOW) == {SLOW}
+
+
+def test_a_clock_that_is_set_back_makes_a_wait_longer_and_not_endless() -> None:
+    gpu = Gpu()
+    gpu.read(1_000_000, UNREADABLE)
+    gpu.read(1_000_005)
+
+    assert gpu.reads([0, 59, 60]) == [True, True, False]
 
 
 @given(st.lists(st.sampled_from([None, UNREADABLE, LOST, HUNG]), max_size=200))

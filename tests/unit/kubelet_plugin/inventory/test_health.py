@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.inventory.health import HEALTHY, GpuLost, NvmlFailure, in_order, since, state
 from tests.samples.gpus import LOST, NOTICED, UNREADABLE
 
@@ -12,12 +11,6 @@ def test_the_worst_problem_comes_first() -> None:
     assert in_order({UNREADABLE, LOST}) == (LOST, UNREADABLE)
     assert state(frozenset({UNREADABLE, LOST})) == "lost"
     assert state(HEALTHY) == "ready"
-
-
-def test_every_problem_is_a_taint() -> None:
-    keys = [taint.key for taint in taints(frozenset({UNREADABLE, LOST}), "gpu.carina.dev")]
-
-    assert keys == ["gpu.carina.dev/lost", "gpu.carina.dev/unreadable"]
 
 
 def test_a_problem_that_lasts_keeps_the_time_of_its_first_sighting() -> None:

@@ -8,15 +8,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from kubelet_plugin.inventory.change import DriverArrived, GpuAppeared, InventoryChange
-from kubelet_plugin.inventory.damping import Damping
+from kubelet_plugin.inventory.change import (
+    DriverArrived,
+    GpuAppeared,
+    InventoryChange,
+    ProblemAppeared,
+)
 from kubelet_plugin.inventory.hang import during_hang
 from kubelet_plugin.inventory.health import NvmlHang
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
     Inventory,
-    known_gpus,
 )
 from kubelet_plugin.inventory.poller import InventoryPoller
 from tests.samples.gpus import NOTICED, UNREADABLE, gpu, observed
@@ -80,7 +83,8 @@ def polling(
     patience: float = 3600,
     changed: Callable[[Inventory], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
-    damping: Damping = Damping(),  # noqa: B008 - a value
+    judged: Callable[[Inventory], Inventory] = lambda inventory: inventory,
+    known: DriverReady | None = None,
 ) -> Iterator[InventoryPoller]:
     poller = InventoryPoller(
         node.read,
@@ -89,7 +93,8 @@ def polling(
         clock=clock,
         interval=interval,
         patience=patience,
-        damping=damping,
+        judged=judged,
+        known=known,
         now=lambda: NOTICED,
     )
     poller.start()
@@ -174,22 +179,31 @@ def test_while_a_reading_hangs_no_gpu_is_readable() -> None:
         assert report.inventories.get(timeout=DEADLINE) == TWO
 
 
-def test_a_gpu_that_failed_is_back_when_it_has_answered_for_a_while() -> None:
-    seconds = [0.0]
-    node, report = Node(DriverReady((observed(0, UNREADABLE),))), Report()
-    with polling(node, report, clock=lambda: seconds[0], damping=Damping(first=60.0)) as poller:
-        assert report.inventories.get(timeout=DEADLINE) == node.inventory
-        for seconds[0], expected in ((5.0, 1), (64.9, 1), (65.0, 0)):
-            node.inventory = ONE
-            for _ in range(2):  # when the second begins, the first has been passed on
-                while not node.readings.empty():
-                    node.readings.get()
-                poller.read_now()
-                node.readings.get(timeout=DEADLINE)
-            (gpu,) = known_gpus(poller.latest)
-            assert len(gpu.state.problems) == expected
+def test_what_counts_of_a_reading_is_passed_on() -> None:
+    node, report = Node(ONE), Report()
+    judgement = DriverReady((observed(0, UNREADABLE),))
+    with polling(node, report, judged=lambda _: judgement) as poller:
+        assert report.inventories.get(timeout=DEADLINE) == judgement
+        assert poller.latest == judgement
+        assert report.changes.get(timeout=DEADLINE) == ProblemAppeared(gpu(0), UNREADABLE)
+
+
+def test_the_first_reading_is_given_the_gpus_of_an_earlier_process() -> None:
+    node, report = Node(TWO), Report()
+    with polling(node, report, known=ONE):
+        assert node.readings.get(timeout=DEADLINE) == ONE
+        assert report.inventories.get(timeout=DEADLINE) == TWO
+        assert report.changes.get(timeout=DEADLINE) == GpuAppeared(gpu(1))
+
+
+def test_the_gpus_of_an_earlier_process_are_unreadable_while_the_first_reading_hangs() -> None:
+    node, report = Node(ONE), Report()
+    node.answering.clear()
+    with polling(node, report, patience=0.01, known=ONE) as poller:
+        assert report.inventories.get(timeout=DEADLINE) == during_hang(ONE, NvmlHang(0.01), NOTICED)
+        assert poller.latest is not None
+        node.answering.set()
         assert report.inventories.get(timeout=DEADLINE) == ONE
-    assert report.inventories.empty()
 
 
 def test_the_age_is_that_of_the_last_reading_that_returned() -> None:

@@ -109,11 +109,13 @@ def test_a_policy_has_devices_of_one_size_in_as_few_slices_as_they_fit(
         assert len(having) == -(-len(group) // 64)
 
 
-def test_monitor_consumes_nothing_and_is_tainted_by_no_problem() -> None:
+def test_monitor_consumes_nothing_and_its_taints_have_no_effect() -> None:
     (device,) = published(monitor(0, LOST))
 
     assert device.attributes["type"] == StringAttribute("monitor")
-    assert (device.capacity, device.consumes_counters, device.taints) == ({}, (), ())
+    assert (device.capacity, device.consumes_counters) == ({}, ())
+    (taint,) = device.taints
+    assert (taint.key, taint.effect) == ("gpu.carina.dev/lost", TaintEffect.NONE)
 
 
 def test_shares_consume_all_of_their_gpu_and_have_its_taints() -> None:
@@ -338,14 +340,19 @@ def test_peers_that_do_not_fit_are_left_out_and_not_cut(peers: int, *, shown: bo
 
 
 @pytest.mark.parametrize(
-    ("problem", "key"),
-    [(LOST, "gpu.carina.dev/lost"), (UNREADABLE, "gpu.carina.dev/unreadable")],
+    ("problem", "state", "value", "effect"),
+    [
+        (LOST, "lost", "NVML_ERROR_GPU_IS_LOST", TaintEffect.NO_EXECUTE),
+        (UNREADABLE, "unreadable", "NVML_ERROR_UNKNOWN", TaintEffect.NO_SCHEDULE),
+    ],
     ids=["lost", "unreadable"],
 )
-def test_a_gpu_that_does_not_answer_is_tainted(problem: GpuProblem, key: str) -> None:
+def test_a_gpu_that_does_not_answer_is_tainted(
+    problem: GpuProblem, state: str, value: str, effect: TaintEffect
+) -> None:
     (device,) = published(whole(0, problem))
 
-    assert device.taints == (DeviceTaint(key=key, effect=TaintEffect.NO_SCHEDULE),)
+    assert device.taints == (DeviceTaint(f"gpu.carina.dev/{state}", effect, value),)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,154 @@
+"""The health of the node's GPUs over time: what is reported, remembered and damped.
+
+The thread that waits for events reports XIDs; the one that reads the GPUs has each read judged.
+What has to outlast the process is given to a file, at once for a fault that was not known, so that
+a plugin that is killed knows it afterwards.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from kubelet_plugin.inventory.change import ApplicationFailed, InventoryChange
+from kubelet_plugin.inventory.damping import Damping, Troubles, damped
+from kubelet_plugin.inventory.diagnosis import Memory, diagnosed
+from kubelet_plugin.inventory.faults import NONE, Fault, matters, remembered
+from kubelet_plugin.inventory.gpu import ObservedGpu
+from kubelet_plugin.inventory.inventory import DriverReady, Inventory, known_gpus
+from kubelet_plugin.inventory.mig import MigSite
+from kubelet_plugin.inventory.xid import XidRules, is_benign, text
+from kubelet_plugin.inventory.xid_catalogue import XidSeverity
+
+_SILENCE: Final = timedelta(minutes=10)
+"""Between two Events about the same XID of an application on a GPU."""
+_MOST_SPOKEN: Final = 256
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What outlasts the process."""
+
+    memory: Memory = field(default_factory=Memory)
+    troubles: Troubles = field(default_factory=dict)
+
+
+class HealthStore(Protocol):
+    """Keeps what outlasts the process. Raises OSError."""
+
+    def save(self, remembered: Remembered) -> None:
+        """Replaces what is kept."""
+
+
+class NodeHealth:
+    """Judges what is read of the GPUs. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], datetime],
+        rules: XidRules = XidRules(),  # noqa: B008 - a value
+        damping: Damping = Damping(),  # noqa: B008 - a value
+        known: Remembered = Remembered(),
+        store: HealthStore | None = None,
+        reported: Callable[[InventoryChange], None] = lambda _: None,
+        counted: Callable[[str, int], None] = lambda _uuid, _xid: None,
+    ) -> None:
+        """`known` is what the store kept; `reported` gets the failures of applications.
+
+        `counted` gets each XID, with the UUID of its GPU.
+        """
+        self._now = now
+        self._rules = rules
+        self._damping = damping
+        self._memory, self._troubles = known.memory, known.troubles
+        self._store = store
+        self._saved = known
+        self._reported = reported
+        self._counted = counted
+        self._cleared: Mapping[str, datetime] = {}
+        self._gpus: Mapping[str, ObservedGpu] = {}
+        self._spoken: dict[tuple[str, int], datetime] = {}
+        self._lock = threading.Lock()
+
+    def clear(self, times: Mapping[str, datetime]) -> None:
+        """Has faults no longer count whose last report is before the time of their GPU, by UUID.
+
+        What the driver says now counts all the same.
+        """
+        with self._lock:
+            self._cleared = times
+
+    def xid(self, uuid: str, number: int, site: MigSite | None) -> bool:
+        """Takes an XID; returns whether the GPU should be read because of it.
+
+        `site` is that of the GPU instance that the driver names.
+        """
+        self._counted(uuid, number)
+        with self._lock:
+            observed = self._gpus.get(uuid)
+            if observed is None:
+                return True  # its first read is not over, and tells what there is
+            now = self._now()
+            severity = self._rules.severity(number, observed.gpu)
+            fault = Fault(number, site, now, now, 1, observed.state.binding)
+            if matters(fault, severity):
+                self._remember(observed, fault)
+        if severity is XidSeverity.APPLICATION and self._is_news(uuid, number, now):
+            self._reported(ApplicationFailed(observed.gpu, number, text(number)))
+        return not is_benign(severity) or matters(fault, severity)
+
+    def judged(self, inventory: Inventory) -> Inventory:
+        """Returns what was read with the problems that the GPUs count as having."""
+        with self._lock:
+            now = self._now()
+            if isinstance(inventory, DriverReady):
+                inventory, self._memory = diagnosed(
+                    inventory, self._memory, self._rules, self._times(now), now
+                )
+            inventory, self._troubles = damped(
+                inventory, self._troubles, now.timestamp(), self._damping
+            )
+            if isinstance(inventory, DriverReady):
+                self._gpus = {observed.gpu.uuid: observed for observed in known_gpus(inventory)}
+            self._save()
+        return inventory
+
+    def _times(self, now: datetime) -> Mapping[str, datetime]:
+        """Times that have not come clear nothing of what is yet to be."""
+        return {uuid: min(time, now) for uuid, time in self._cleared.items()}
+
+    def _remember(self, observed: ObservedGpu, fault: Fault) -> None:
+        uuid = observed.gpu.uuid
+        before = self._memory.faults.get(uuid, NONE)
+        after = remembered(before, fault, self._rules, observed.gpu)
+        self._memory = Memory({**self._memory.faults, uuid: after}, self._memory.problems)
+        if after.keys() != before.keys():
+            self._save()
+
+    def _is_news(self, uuid: str, number: int, now: datetime) -> bool:
+        with self._lock:
+            last = self._spoken.get((uuid, number))
+            if last is not None and timedelta() <= now - last < _SILENCE:
+                return False
+            self._spoken.pop((uuid, number), None)
+            self._spoken[uuid, number] = now
+            while len(self._spoken) > _MOST_SPOKEN:
+                del self._spoken[next(iter(self._spoken))]
+            return True
+
+    def _save(self) -> None:
+        """Keeps what has changed; what cannot be written is tried again after the next read."""
+        current = Remembered(self._memory, self._troubles)
+        if self._store is None or current == self._saved:
+            return
+        try:
+            self._store.save(current)
+        except OSError as error:
+            _log.warning("the faults of GPUs cannot be recorded", extra={"error": str(error)})
+            return
+        self._saved = current

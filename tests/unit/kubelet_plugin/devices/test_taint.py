@@ -1,0 +1,125 @@
+"""The taints of a device with problems."""
+
+from datetime import timedelta
+
+import pytest
+
+from carina_dra.resource import DeviceTaint, TaintEffect, limits
+from kubelet_plugin.devices.publish_settings import DEFAULT_EVICT
+from kubelet_plugin.devices.taint import informing, taints
+from kubelet_plugin.inventory.health import (
+    FOUND_BY_DRIVER,
+    PROBLEMS,
+    Degraded,
+    Draining,
+    Eviction,
+    FabricFailed,
+    Finding,
+    FoundByDriver,
+    GpuProblem,
+    MemoryFailed,
+    NeedsReboot,
+    NeedsReset,
+)
+from kubelet_plugin.inventory.mig import MigPlacement, MigSite
+from tests.samples.gpus import LOST, NOTICED, UNREADABLE
+
+DRIVER = "gpu.carina.dev"
+SITE = MigSite(9, MigPlacement(0, 4))
+
+
+def problem(kind: type[FoundByDriver], reason: str, site: MigSite | None = None) -> FoundByDriver:
+    return kind(Finding(reason, "has reported something"), NOTICED, site)
+
+
+@pytest.mark.parametrize(
+    ("found", "effect"),
+    [
+        (LOST, TaintEffect.NO_EXECUTE),
+        (problem(NeedsReset, "recovery-action-1"), TaintEffect.NO_EXECUTE),
+        (problem(NeedsReset, "recovery-action-6"), TaintEffect.NO_EXECUTE),
+        (problem(NeedsReset, "xid-95"), TaintEffect.NO_EXECUTE),
+        (problem(NeedsReboot, "recovery-action-2"), TaintEffect.NO_SCHEDULE),
+        (problem(Draining, "recovery-action-4"), TaintEffect.NO_SCHEDULE),
+        (problem(MemoryFailed, "row-remap-failure"), TaintEffect.NO_SCHEDULE),
+        (problem(FabricFailed, "fabric-unhealthy"), TaintEffect.NO_SCHEDULE),
+        (UNREADABLE, TaintEffect.NO_SCHEDULE),
+        (problem(Degraded, "row-remap-pending"), TaintEffect.NONE),
+    ],
+    ids=lambda value: f"{value.state}-{value.reason}" if not isinstance(value, TaintEffect) else "",
+)
+def test_the_key_is_the_state_and_the_value_the_reason(
+    found: GpuProblem, effect: TaintEffect
+) -> None:
+    assert taints(frozenset({found}), DRIVER, DEFAULT_EVICT) == (
+        DeviceTaint(f"{DRIVER}/{found.state}", effect, found.reason),
+    )
+
+
+@pytest.mark.parametrize(
+    ("evict", "evicting"),
+    [
+        ((), set()),
+        ((Eviction.LOST,), {"lost"}),
+        ((Eviction.RESET,), {"needs-reset"}),
+        ((Eviction.BUS_RESET,), set()),
+        ((Eviction.REBOOT,), {"needs-reboot"}),
+        (tuple(Eviction), {"lost", "needs-reset", "needs-reboot"}),
+    ],
+)
+def test_the_setting_says_whose_pods_are_evicted(
+    evict: tuple[Eviction, ...], evicting: set[str]
+) -> None:
+    problems = frozenset({LOST, UNREADABLE, *(problem(kind, "some") for kind in FOUND_BY_DRIVER)})
+
+    executed = {
+        taint.key.removeprefix(f"{DRIVER}/")
+        for taint in taints(problems, DRIVER, evict)
+        if taint.effect is TaintEffect.NO_EXECUTE
+    }
+    assert executed == evicting
+
+
+def test_a_bus_reset_has_a_word_of_its_own() -> None:
+    (taint,) = taints(
+        frozenset({problem(NeedsReset, "recovery-action-6")}), DRIVER, {Eviction.RESET}
+    )
+    assert taint.effect is TaintEffect.NO_SCHEDULE
+
+
+def test_all_problems_at_once_are_within_the_limits_and_each_key_once() -> None:
+    problems = frozenset(
+        {
+            LOST,
+            UNREADABLE,
+            *(problem(kind, "some") for kind in FOUND_BY_DRIVER),
+            *(problem(kind, "other", SITE) for kind in FOUND_BY_DRIVER),
+        }
+    )
+    keys = [taint.key for taint in taints(problems, DRIVER, DEFAULT_EVICT)]
+
+    assert keys == [f"{DRIVER}/{kind.state}" for kind in PROBLEMS]
+    assert len(keys) <= limits.TAINTS_PER_DEVICE
+
+
+def test_the_problem_of_the_whole_gpu_counts_before_that_of_an_instance() -> None:
+    problems = frozenset(
+        {problem(Draining, "recovery-action-4"), problem(Draining, "xid-94", SITE)}
+    )
+    (taint,) = taints(problems, DRIVER, DEFAULT_EVICT)
+    assert taint.value == "recovery-action-4"
+
+
+def test_what_is_looked_at_has_the_same_taints_without_effect() -> None:
+    problems = frozenset({LOST, problem(Draining, "recovery-action-4")})
+    assert {(taint.key, taint.value) for taint in informing(problems, DRIVER)} == {
+        (taint.key, taint.value) for taint in taints(problems, DRIVER, DEFAULT_EVICT)
+    }
+    assert {taint.effect for taint in informing(problems, DRIVER)} == {TaintEffect.NONE}
+
+
+def test_a_taint_does_not_change_with_the_time_of_its_problem() -> None:
+    later = Draining(Finding("recovery-action-4", "other words"), NOTICED + timedelta(hours=1))
+    assert taints(frozenset({later}), DRIVER, ()) == taints(
+        frozenset({problem(Draining, "recovery-action-4")}), DRIVER, ()
+    )
