@@ -105,7 +105,8 @@ def running_world() -> Iterator[World]:
             for namespace in (BYSTANDER, OWNER, *HOSTILE):
                 cluster.create_namespace(namespace)
             cluster.kubectl("delete", "daemonset,deployment", "--all", "-n", "carina-system")
-            _add_queues(world)
+            for queue in queues():
+                client.create(QUEUES, queue)
             _admit_tenant(cluster)
             yield world
 
@@ -126,24 +127,21 @@ def _audit_policy() -> Body:
     }
 
 
-def _add_nodes(client: Client) -> None:
+def nodes() -> Iterator[tuple[Body, list[Body]]]:
+    """The nodes, each with its slices."""
     with tempfile.TemporaryDirectory() as folder:
         kinds = {DeviceKind.GPU, DeviceKind.MIG, DeviceKind.SHARE}
         devices = of_kinds(simulated_devices("dgx-h100", Path(folder)), kinds)
-
-    def add(index: int) -> None:
+    for index in range(NODE_NUMBER):
         name = f"n{index:02}"
-        client.create(NODES, fake_node(name))
-        for published in resource_slices(pool(devices, PublishSettings(DRIVER), node=name), 1):
-            text = json.dumps(encode(published)).replace("GPU-", f"GPU-{name}-")  # all differ
-            client.create(RESOURCE_SLICES, json.loads(text))
-
-    with ThreadPoolExecutor(_WRITERS) as writers:
-        for _ in writers.map(add, range(NODE_NUMBER)):
-            pass
+        slices = resource_slices(pool(devices, PublishSettings(DRIVER), node=name), 1)
+        texts = (json.dumps(encode(published)) for published in slices)
+        # All GPUs differ.
+        yield fake_node(name), [json.loads(text.replace("GPU-", f"GPU-{name}-")) for text in texts]
 
 
-def _add_queues(world: World) -> None:
+def queues() -> Iterator[Body]:
+    """The queues."""
     for name, allowance in QUEUE_ALLOWANCES.items():
         spec: Body = {
             "resources": [{"gpus": {}, "quota": allowance.quota, "limit": allowance.limit}],
@@ -151,8 +149,20 @@ def _add_queues(world: World) -> None:
             "evictionGrace": f"{EVICTION_GRACE}s",
         }
         metadata = {"name": name}
-        body = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": metadata}
-        world.client.create(QUEUES, {**body, "spec": spec})
+        head = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": metadata}
+        yield {**head, "spec": spec}
+
+
+def _add_nodes(client: Client) -> None:
+    def add(found: tuple[Body, list[Body]]) -> None:
+        node, slices = found
+        client.create(NODES, node)
+        for body in slices:
+            client.create(RESOURCE_SLICES, body)
+
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        for _ in writers.map(add, nodes()):
+            pass
 
 
 def _admit_tenant(cluster: Cluster) -> None:
