@@ -81,7 +81,7 @@ class DeviceEvictions:
         """The evictions to be asked for now: as many of each namespace as its rate allows."""
         self.wake = None
         tainted = self.mirror.state.tainted
-        holders = tuple(tainted.holders())
+        holders = tainted.evicted_claims()
         if not (holders or self._failures or self._buckets):
             return
         found = list(

@@ -238,5 +238,4 @@ def test_evictions_of_one_namespace_are_at_a_bounded_rate() -> None:
 def test_nothing_is_looked_at_where_no_device_is_tainted() -> None:
     cluster = Cluster().pod("p")
     assert cluster.due() == []
-    assert cluster.mirror.state.tainted.is_empty
-    assert not list(cluster.mirror.state.tainted.holders())
+    assert cluster.mirror.state.tainted.evicted_claims() == []
