@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -118,6 +119,14 @@ def _tolerating(allocation: Allocation, tolerations: tuple[DeviceToleration, ...
 def test_a_pod_of_a_queue_leaves_a_device_with_a_taint_that_evicts() -> None:
     cluster = Cluster().pod("p").pod("o", gpu=1).taint(LOST)
     assert cluster.due() == ["p"]
+
+
+@pytest.mark.parametrize(("queue", "grace"), [("q", 600), (None, inf)])
+def test_a_pod_gets_at_most_the_grace_of_its_queue(queue: str | None, grace: float) -> None:
+    cluster = Cluster(evicts_unqueued=True).pod("p", queue=queue).taint(LOST)
+    cluster.mirror.refresh(NOW)
+    [eviction] = cluster.evictions.due(NOW)
+    assert eviction.grace == grace
 
 
 @pytest.mark.parametrize("effect", [TaintEffect.NONE, TaintEffect.NO_SCHEDULE])
