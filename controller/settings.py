@@ -15,9 +15,11 @@ from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, ProcessSettings
 from controller.engine.model.plan import Action
 from controller.engine.model.snapshot import EngineSettings
 
-_CHOICES: Final = tuple(action for action in Action if action not in (Action.DRAIN, Action.REPLACE))
-"""What is tried for groups that have no room, and for stale ones. Queues ask to drain, and groups
-to be replaced."""
+_CHOICES: Final = tuple(
+    action for action in Action if action not in (Action.DRAIN, Action.RELEASE, Action.REPLACE)
+)
+"""What is tried for groups that have no room, and for stale ones. Queues ask to drain, nodes
+to be released, and groups to be replaced."""
 
 
 def _policy(value: object) -> object:
@@ -187,7 +189,7 @@ class Settings(ProcessSettings):
         default=False,
         description="whether pods without a queue are evicted, too, that got devices as extended "
         "resources, when a device has a taint with the effect NoExecute: Kubernetes evicts only "
-        "pods that name claims. The one exception to that pods without a queue are never touched",
+        "pods that name claims",
     )
     device_eviction_grace_seconds: float = Field(
         60.0,

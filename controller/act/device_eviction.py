@@ -38,6 +38,8 @@ class DeviceEviction:
     pod: ObservedPod
     device: DeviceId
     taint: DeviceTaint
+    grace: float
+    """The longest grace period that it gets, in seconds: that of its queue, or infinite."""
     past_budgets: bool = False
     """Whether disruption budgets that refuse it are not respected any more."""
 
@@ -81,7 +83,7 @@ class DeviceEvictions:
         """The evictions to be asked for now: as many of each namespace as its rate allows."""
         self.wake = None
         tainted = self.mirror.state.tainted
-        holders = tuple(tainted.holders())
+        holders = tainted.evicted_claims()
         if not (holders or self._failures or self._buckets):
             return
         found = list(
@@ -120,15 +122,19 @@ class DeviceEvictions:
         pods = [pod for pod in mirror.users_of(key) if self._may_go(pod) and is_special(claim, pod)]
         if not pods:
             return
+        pod = pods[0]
         soonest: _Due | None = None
         for result in claim.status.allocation.devices.results:
             for taint in tainted.evicting(result):
                 at = eviction_time(taint, result.tolerations)
                 if at < (inf if soonest is None else soonest.at):
                     device = DeviceId(result.driver, result.pool, result.device)
-                    soonest = _Due(DeviceEviction(pods[0], device, taint), at)
+                    soonest = _Due(DeviceEviction(pod, device, taint, self._longest(pod)), at)
         if soonest is not None:
             yield soonest
+
+    def _longest(self, pod: ObservedPod) -> float:
+        return inf if pod.queue is None else self.mirror.roster.queues.eviction_grace(pod.queue)
 
     def _may_go(self, pod: ObservedPod) -> bool:
         if pod.queue is None and not self.evicts_unqueued:

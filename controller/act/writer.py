@@ -214,7 +214,7 @@ class Writer:
         One that is being deleted already is deleted again with a shorter grace period, which the
         eviction API would not do.
         """
-        longest = eviction.grace if isinstance(eviction, Eviction) else None
+        longest = None if eviction is None else eviction.grace
 
         def end() -> None:
             if eviction is not None and eviction.past_budgets:

@@ -234,6 +234,8 @@ def _why_evicted(eviction: Eviction, group: str) -> str:
             return f"{group} has fewer pods than it needs"
         case Action.DRAIN:
             return "its queue is being emptied, by order of an administrator"
+        case Action.RELEASE:
+            return f"node {eviction.node} is released, by order of an administrator"
         case Action.REPLACE:
             return f"a device of {group} has failed; the group is planned again"
     assert_never(eviction.action)

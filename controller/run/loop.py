@@ -21,6 +21,7 @@ from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import ResourceClaim
 from controller.act.commit import Acts, Commit, Release, acts
 from controller.act.device_eviction import DeviceEviction, DeviceEvictions
+from controller.act.node_release import ReleaseEvictions
 from controller.act.parting import Evict, Tell, partings
 from controller.act.verdict import (
     DecideAgain,
@@ -131,6 +132,7 @@ class Loop:
         self._now = now
         self._engine = Engine(mirror.state)
         self._device_evictions = DeviceEvictions(mirror, evicts_unqueued, device_eviction_grace)
+        self._release_evictions = ReleaseEvictions(mirror)
         self._settling: dict[str, float] = {}
         """The claims of which a reservation is being ended, or cannot be until a Unix time."""
         self._told: set[ObjectReference] = set()
@@ -187,7 +189,7 @@ class Loop:
         """Decides and acts if there may be something to do; whether to do it again at once."""
         began = time.monotonic()
         busy |= self._mirror.refresh(self._now())
-        if self._judge() | self._part() | self._evict_tainted():
+        if self._judge() | self._part() | self._evict_from_devices():
             busy |= self._mirror.refresh(self._now())
         busy |= self._settle_again()
         observed = time.monotonic()
@@ -282,7 +284,7 @@ class Loop:
         now = self._now()
         wakes = [self._mirror.wake, None if self._plan is None else self._plan.wake]
         wakes += [next_verdict(self._mirror, self._verdict_seconds), *self._settling.values()]
-        wakes.append(self._device_evictions.wake)
+        wakes += [self._device_evictions.wake, self._release_evictions.wake]
         if self._report_due:
             wakes.append(now + self._reported_at + _REPORT_INTERVAL - time.monotonic())
         return min([_IDLE, *(at - now for at in wakes if at is not None)])
@@ -380,14 +382,19 @@ class Loop:
         self._mirror.assume_evicted(pod.key)
         writer.evict(pod, None)
 
-    def _evict_tainted(self) -> bool:
-        """Evicts pods whose devices have taints that evict; whether there were any."""
+    def _evict_from_devices(self) -> bool:
+        """Evicts pods for taints of their devices or releases of nodes; whether there were any."""
         if self._writer is None:
             return False
         attempt = self._mirror.set_aside.attempt_when_due
+        now = self._now()
         evicted = [
             attempt(_PODS, due.pod.key, "evicted", partial(self._evict_for, self._writer, due))
-            for due in self._device_evictions.due(self._now())
+            for due in self._device_evictions.due(now)
+        ]
+        evicted += [
+            attempt(_PODS, pod.key, "evicted", partial(self._evict, self._writer, pod, eviction))
+            for eviction, pod in self._release_evictions.due(now)
         ]
         return any(evicted)
 

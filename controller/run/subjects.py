@@ -165,7 +165,7 @@ def subjects(
         _by_last_state(RESOURCE_SLICES, partial(decode, ResourceSlice), put_slice, remove_slice),
         Subject(
             NODES,
-            read_node,
+            partial(read_node, driver=mirror.state.settings.driver),
             lambda _, node: mirror.put_node(node),
             lambda key: mirror.remove_node(key.name),
         ),

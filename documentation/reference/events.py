@@ -152,7 +152,7 @@ def _words(kind: type[Reason]) -> Iterator[tuple[str, str]]:
 
 def _cause(action: Action) -> str:
     """The group for which a pod is evicted."""
-    own = (Action.DRAIN, Action.STALE, Action.REPLACE)
+    own = (Action.DRAIN, Action.STALE, Action.RELEASE, Action.REPLACE)
     return "NAMESPACE/GROUP" if action in own else "OTHER/GROUP"
 
 

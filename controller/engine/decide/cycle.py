@@ -37,6 +37,7 @@ from controller.engine.decide.victims.degraded import Degraded, degraded_groups,
 from controller.engine.decide.victims.drain import evict_drained
 from controller.engine.decide.victims.eviction import MakingRoom
 from controller.engine.decide.victims.guarded import Guarded
+from controller.engine.decide.victims.released import evict_released
 from controller.engine.decide.victims.stale import evict_stale
 from controller.engine.decide.victims.standing_refusals import (
     fair_shares,
@@ -72,7 +73,7 @@ _FIRST: Final = 0.5
 """The part of the time of a cycle in which all groups are asked in their order, if some have not
 been asked by the last one; the rest is theirs."""
 
-_FOR_NOBODY: Final = (Action.STALE, Action.DRAIN, Action.REPLACE)
+_FOR_NOBODY: Final = (Action.STALE, Action.DRAIN, Action.RELEASE, Action.REPLACE)
 """Actions that are not for a group that waits."""
 _AFFINITY: Final = "node affinity"
 """What fails for a group on the nodes that it avoids since kube-scheduler refused them."""
@@ -181,6 +182,7 @@ class _Cycle:
             self._stale, wake = self._evict_stale()
             self._wake_at(wake)
         evict_drained(self._trial, self._isolation)
+        evict_released(self._trial, self._isolation)
         self._degraded = degraded_groups(self._state, self._isolation)
         self._wake_at(replace_degraded(self._trial, self._isolation, self._degraded))
         if not self._passes_over:

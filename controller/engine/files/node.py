@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, assert_never
 
 from carina_dra.allocator.node import Node
 from carina_dra.quantity import Format, Quantity
@@ -10,12 +10,14 @@ from carina_dra.resource import JsonObject, ObjectMeta, encode
 from carina_dra.resource.codec import codec
 from carina_dra.resource.errors import BadValueError
 from carina_dra.resource.schema import Struct
-from controller.engine.model.node import ClusterNode, Taint
+from controller.engine.model.node import ClusterNode, NodeRelease, Taint
+from controller.engine.model.snapshot import EngineSettings
 
 _PODS: Final = 110
 """How many pods a node takes that does not say so: the kubelet's default."""
 _OWN: Final = frozenset({"cpu", "memory", "pods"})
 """What is allocatable and has a field of its own."""
+_DRIVER: Final = EngineSettings().driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,14 @@ class _Node(Struct):
     status: _Status = field(default_factory=_Status)
 
 
-def read_node(body: JsonObject) -> ClusterNode:
+def read_node(body: JsonObject, driver: str = _DRIVER) -> ClusterNode:
     """Reads a Node. What the engine does not need of it is free.
 
-    A node whose condition Ready does not hold counts as unschedulable. What is allocatable besides
-    cpu, memory and pods is all in `extended`, ephemeral storage and huge pages too.
+    driver: the name of the driver whose devices an annotation of the node may release.
+
+    A node that is released, or whose condition Ready does not hold, counts as unschedulable. What
+    is allocatable besides cpu, memory and pods is all in `extended`, ephemeral storage and huge
+    pages too.
 
     Raises:
         BadValueError: the body is not a Node, or says nothing of its cpu and memory.
@@ -69,6 +74,8 @@ def read_node(body: JsonObject) -> ClusterNode:
         if name not in allocatable:
             raise BadValueError(f"lacks status.allocatable.{name}")
     ready = [condition.status for condition in node.status.conditions if condition.type == "Ready"]
+    release = _release(node.metadata.annotations, driver)
+    is_ready = ready in ([], ["True"])
     return ClusterNode(
         node=Node(
             node.metadata.name, node.metadata.labels, frozenset(node.status.declared_features)
@@ -80,8 +87,17 @@ def read_node(body: JsonObject) -> ClusterNode:
             name: quantity.value() for name, quantity in allocatable.items() if name not in _OWN
         },
         taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints),
-        unschedulable=node.spec.unschedulable or ready not in ([], ["True"]),
+        unschedulable=(node.spec.unschedulable or not is_ready or release is not NodeRelease.NONE),
+        release=release,
     )
+
+
+def _release(annotations: Mapping[str, str], driver: str) -> NodeRelease:
+    """Whether the annotation `<driver>/release` is there, whatever it says."""
+    if f"{driver}/release" not in annotations:
+        return NodeRelease.NONE
+    evicts_all = annotations.get(f"{driver}/release-evict") == NodeRelease.ALL
+    return NodeRelease.ALL if evicts_all else NodeRelease.QUEUES
 
 
 def write_node(node: ClusterNode) -> dict[str, Any]:
@@ -89,7 +105,9 @@ def write_node(node: ClusterNode) -> dict[str, Any]:
     numbers = {"pods": node.pods, **node.extended}
     return encode(
         _Node(
-            ObjectMeta(name=node.name, labels=node.node.labels),
+            ObjectMeta(
+                name=node.name, labels=node.node.labels, annotations=_annotations(node.release)
+            ),
             _Spec(
                 node.unschedulable,
                 tuple(_Taint(taint.key, taint.value, effect=taint.effect) for taint in node.taints),
@@ -107,3 +125,14 @@ def write_node(node: ClusterNode) -> dict[str, Any]:
             ),
         )
     )
+
+
+def _annotations(release: NodeRelease) -> Mapping[str, str]:
+    match release:
+        case NodeRelease.NONE:
+            return {}
+        case NodeRelease.QUEUES:
+            return {f"{_DRIVER}/release": ""}
+        case NodeRelease.ALL:
+            return {f"{_DRIVER}/release": "", f"{_DRIVER}/release-evict": NodeRelease.ALL.value}
+    assert_never(release)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from carina_dra.allocator.node import Node
 
@@ -14,6 +15,17 @@ class Taint:
     value: str = ""
     effect: str = "NoSchedule"
     """`PreferNoSchedule` does not matter here."""
+
+
+class NodeRelease(StrEnum):
+    """Who leaves the devices of a node, so that its driver can be upgraded or removed."""
+
+    NONE = "none"
+    """Nobody: the node is in service."""
+    QUEUES = "queues"
+    """Pods of queues."""
+    ALL = "all"
+    """Pods without a queue, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +42,9 @@ class ClusterNode:
     extended: Mapping[str, int] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
-    """Whether it is cordoned, or not ready."""
+    """Whether it is cordoned, not ready, or released."""
+    release: NodeRelease = NodeRelease.NONE
+    """Whether an administrator has released its devices: then nothing starts there."""
 
     @property
     def name(self) -> str:

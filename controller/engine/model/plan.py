@@ -43,6 +43,8 @@ class Action(StrEnum):
     """Their group has fewer pods than it needs."""
     DRAIN = "drain"
     """Their queue is emptied, by order of an administrator."""
+    RELEASE = "release"
+    """Their node is released, by order of an administrator."""
     REPLACE = "replace"
     """A device of their group has failed, and the group asks to be planned again."""
 

@@ -124,6 +124,8 @@ def _constraint_helps(constraint: str) -> str:
             return f"wait until {constraint} is free, add nodes, or ask for less {constraint}"
         case "unschedulable":
             return "uncordon nodes, or wait until they are ready"
+        case "released":
+            return "wait until the nodes are restored, or ask an administrator to restore them"
         case "topology spread":
             return "add nodes in other domains, or wait until the pods are spread more evenly"
         case "volumes":

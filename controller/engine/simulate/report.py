@@ -28,6 +28,7 @@ _WHY: Final[Mapping[Action, str]] = {
     Action.PREEMPT: "is evicted, since it has a lower priority, for",
     Action.STALE: "is evicted, since it has fewer pods than it needs:",
     Action.DRAIN: "is evicted, since its queue is emptied:",
+    Action.RELEASE: "is evicted, since its node is released:",
     Action.REPLACE: "is evicted, since a device of it has failed:",
 }
 

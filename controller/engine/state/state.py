@@ -15,7 +15,7 @@ from carina_dra.resource import (
     ResourceSlice,
 )
 from controller.engine.model.group import Group
-from controller.engine.model.node import ClusterNode
+from controller.engine.model.node import ClusterNode, NodeRelease
 from controller.engine.model.plan import CarriedOver
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.engine.model.queue import Queue
@@ -47,6 +47,8 @@ class State:
         """The groups with pods that wait for a place."""
         self.touched: set[str] = set()
         """The groups of which something has changed since the last cycle."""
+        self.released: dict[str, None] = {}
+        """The nodes whose devices are released."""
         self._replaceable: dict[str, int] = {}
         """By claim: how many devices it has that might get fewer elsewhere."""
         self._devices_changed = True
@@ -107,6 +109,9 @@ class State:
             self._ask_again()
             self._notice_devices()
             self.occupancy.put_node(node)
+            self.released.pop(node.name, None)
+            if node.release is not NodeRelease.NONE:
+                self.released[node.name] = None
 
     def remove_node(self, name: str) -> None:
         """Removes a node, if it is known; the pods on it keep their place until they are gone."""
@@ -114,6 +119,7 @@ class State:
             self._ask_again()
             self._notice_devices()
             self.occupancy.remove_node(name)
+            self.released.pop(name, None)
 
     def put_devices(self, watched: _DeviceObject) -> None:
         """Adds or updates what devices there are."""

@@ -3,7 +3,8 @@
 Nothing is looked up as long as no device has such a taint.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.taint import added_by_rules, may_apply, prevents_allocation
@@ -31,6 +32,10 @@ class TaintedDevices:
         self._claims = claims
         self._published: dict[PoolId, Mapping[str, _Taints]] = {}
         """By pool with a device that its driver has tainted: the taints by device."""
+        self._evicting: set[PoolId] = set()
+        """Those of these pools of which a device has a taint with the effect NoExecute."""
+        self._ruled: set[PoolId] = set()
+        """The pools of which rules may evict."""
         self._rules: tuple[DeviceTaintRule, ...] = ()
         """Those with the effect NoExecute."""
         self._holders: dict[PoolId, dict[str, None]] = {}
@@ -44,21 +49,19 @@ class TaintedDevices:
             if pool not in self._published and not any(map(_has_taints, filter(None, versions))):
                 continue
             taints = _newest(self._cluster.slices_of(pool))
+            self._published.pop(pool, None)
+            self._evicting.discard(pool)
             if taints:
                 self._published[pool] = taints
-            else:
-                self._published.pop(pool, None)
+            if any(map(_evicts, chain.from_iterable(taints.values()))):
+                self._evicting.add(pool)
             self._is_outdated = True
         if self._rules and None in versions:  # a pool has come, or is gone
             self._is_outdated = True
 
     def note_rules(self) -> None:
         """Records that a rule has changed."""
-        evicting = tuple(
-            rule
-            for rule in self._cluster.rules.values()
-            if rule.spec.taint.effect == TaintEffect.NO_EXECUTE
-        )
+        evicting = tuple(rule for rule in self._cluster.rules.values() if _evicts(rule.spec.taint))
         if evicting != self._rules:
             self._rules = evicting
             self._is_outdated = True
@@ -73,17 +76,20 @@ class TaintedDevices:
             if pool in self._holders:
                 self._holders[pool][key] = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no device has a taint that matters."""
-        return not (self._published or self._rules)
+    def tainted_claims(self) -> list[str]:
+        """The claims that may have a device which its driver has tainted, in order."""
+        return self._holders_of(self._published)
 
-    def holders(self) -> Iterator[str]:
-        """The claims that may have a tainted device, in order."""
+    def evicted_claims(self) -> list[str]:
+        """The claims that may have a device with a taint of the effect NoExecute, in order."""
         if self._is_outdated:
             self._find_holders()
-        if self._holders:
-            yield from sorted({key for claims in self._holders.values() for key in claims})
+        return self._holders_of(self._evicting | self._ruled)
+
+    def _holders_of(self, pools: Collection[PoolId]) -> list[str]:
+        if self._is_outdated:
+            self._find_holders()
+        return sorted({key for pool in pools for key in self._holders[pool]})
 
     def of_driver(self, result: DeviceResult) -> _Taints:
         """The taints that keep claims away with which its driver publishes a device."""
@@ -94,19 +100,18 @@ class TaintedDevices:
         """The taints of a device with the effect NoExecute, those of rules too."""
         of_rules = added_by_rules(self._rules, result.driver, result.pool, result.device)
         of_driver = self.of_driver(result)
-        return tuple(
-            taint for taint in (*of_driver, *of_rules) if taint.effect == TaintEffect.NO_EXECUTE
-        )
+        return tuple(filter(_evicts, (*of_driver, *of_rules)))
 
     def _find_holders(self) -> None:
         self._is_outdated = False
-        pools = set(self._published)
+        self._ruled = set()
         if self._rules:
-            pools |= {
+            self._ruled = {
                 pool
                 for pool in map(_pool_of, self._cluster.slices.values())
                 if any(may_apply(rule, pool.driver, pool.pool) for rule in self._rules)
             }
+        pools = self._published.keys() | self._ruled
         known = self._holders
         self._holders = {pool: known.get(pool, {}) for pool in pools}
         if pools <= known.keys():
@@ -126,6 +131,10 @@ def _pools_of(claim: ResourceClaim | None) -> set[PoolId]:
 
 def _pool_of(published: ResourceSlice) -> PoolId:
     return PoolId(published.spec.driver, published.spec.pool.name)
+
+
+def _evicts(taint: DeviceTaint) -> bool:
+    return taint.effect == TaintEffect.NO_EXECUTE
 
 
 def _has_taints(published: ResourceSlice) -> bool:

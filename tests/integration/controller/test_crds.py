@@ -77,7 +77,12 @@ def test_defaults_are_written_into_the_object(cluster: Cluster) -> None:
         )
     )
 
-    assert made["spec"] == {"minCount": 1, "preemptible": True, "preemptionDelay": "0s"}
+    assert made["spec"] == {
+        "minCount": 1,
+        "preemptible": True,
+        "preemptionDelay": "0s",
+        "onDeviceFailure": "wait",
+    }
 
 
 def test_a_group_stays_preemptible_or_not(cluster: Cluster) -> None:

@@ -45,6 +45,9 @@ class _NoEvents:
     def report(self, *_: object) -> bool:
         return False
 
+    def report_degraded(self, *_: object) -> bool:
+        return False
+
 
 def create(client: Client, resource: ApiResource, name: str, spec: Body) -> Body:
     namespace = {"namespace": _TEAM} if resource is POD_GROUPS else {}

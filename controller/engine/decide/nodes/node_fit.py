@@ -8,7 +8,7 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import selects
 from carina_dra.price import CONDITION, STEP, VALUES_PER_CONDITION
 from carina_dra.resource import NodeSelector
-from controller.engine.model.node import ClusterNode, Taint
+from controller.engine.model.node import ClusterNode, NodeRelease, Taint
 from controller.engine.model.pod import PodNeeds, PodTolerationOperator, Toleration
 
 _NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -17,6 +17,8 @@ _NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 def unsuitable(needs: PodNeeds, node: ClusterNode) -> str | None:
     """The first constraint that keeps such a pod from the node; None if there is none."""
+    if node.release is not NodeRelease.NONE:
+        return "released"
     if node.unschedulable and not _tolerates_cordon(needs.tolerations):
         return "unschedulable"
     taint = _untolerated(needs, node)

@@ -52,7 +52,7 @@ class Eligibility:
                 return victim.queue != self.group.queue
             case Action.CONSOLIDATE:
                 return victim.moves and self._state.occupancy.tree.takes_work(victim.queue)
-            case Action.STALE | Action.DRAIN | Action.REPLACE:
+            case Action.STALE | Action.DRAIN | Action.RELEASE | Action.REPLACE:
                 return False
         assert_never(self.action)
 
@@ -71,7 +71,7 @@ class Eligibility:
         tree, settings = self._state.occupancy.tree, self._state.settings
         if victim.started is None or victim.queue not in tree.queues:
             return None
-        if self.action in (Action.STALE, Action.DRAIN, Action.REPLACE):
+        if self.action in (Action.STALE, Action.DRAIN, Action.RELEASE, Action.REPLACE):
             return None
         is_moved = self.action is Action.CONSOLIDATE  # which costs it as much as to be evicted
         if self.action is Action.PREEMPT or (is_moved and victim.queue == self.group.queue):
@@ -257,7 +257,7 @@ class Eligibility:
                         for queue in others
                     )
                 )
-            case Action.CONSOLIDATE | Action.STALE | Action.DRAIN | Action.REPLACE:
+            case Action.CONSOLIDATE | Action.STALE | Action.DRAIN | Action.RELEASE | Action.REPLACE:
                 return True
         assert_never(self.action)
 

@@ -26,7 +26,7 @@ Degraded = Mapping[str, tuple[FailedDevice, ...]]
 def degraded_groups(state: State, isolation: Isolation) -> Degraded:
     """The groups that run with a device that has failed."""
     pods_of: dict[str, dict[str, Pod]] = {}
-    for claim in state.tainted.holders():
+    for claim in state.tainted.tainted_claims():
         for key in state.occupancy.referring.get(claim, ()):
             pod = state.occupancy.pods[key]
             if pod.group in state.occupancy.groups and isinstance(pod.state, Placed | Evicting):

@@ -5,8 +5,7 @@ from typing import Final
 
 from controller.engine.decide.gangs.isolation import Isolation
 from controller.engine.decide.gangs.trial import Trial
-from controller.engine.decide.victims.whole_group import evict_whole
-from controller.engine.model.group import Group
+from controller.engine.decide.victims.whole_group import evict_whole, turn_to_leave
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Evicting
 from controller.engine.state.occupancy import Occupancy
@@ -30,14 +29,10 @@ def evict_drained(trial: Trial, isolation: Isolation) -> None:
         return
     groups = [group for group in state.occupancy.groups.values() if group.queue in emptied]
     leaving = sum(_leaving(state.occupancy, group.key) for group in groups)
-    for group in sorted(groups, key=_rank):
+    for group in sorted(groups, key=turn_to_leave):
         if leaving >= _AT_ONCE:
             break
         leaving += isolation.run(group, partial(evict_whole, trial, group, Action.DRAIN)) or 0
-
-
-def _rank(group: Group) -> tuple[bool, int, float, str]:
-    return not group.preemptible, group.priority, -group.created, group.key
 
 
 def _leaving(occupancy: Occupancy, group: str) -> int:

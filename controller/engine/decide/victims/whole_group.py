@@ -9,6 +9,11 @@ from controller.engine.model.plan import Action
 from controller.engine.model.pod import Placed
 
 
+def turn_to_leave(group: Group) -> tuple[bool, int, float, str]:
+    """The order in which groups leave: those that are preemptible, of low priority, young first."""
+    return not group.preemptible, group.priority, -group.created, group.key
+
+
 def evict_whole(trial: Trial, group: Group, action: Action) -> int:
     """Evicts the pods of a group that may be disrupted; how many.
 

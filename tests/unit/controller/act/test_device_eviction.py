@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -118,6 +119,14 @@ def _tolerating(allocation: Allocation, tolerations: tuple[DeviceToleration, ...
 def test_a_pod_of_a_queue_leaves_a_device_with_a_taint_that_evicts() -> None:
     cluster = Cluster().pod("p").pod("o", gpu=1).taint(LOST)
     assert cluster.due() == ["p"]
+
+
+@pytest.mark.parametrize(("queue", "grace"), [("q", 600), (None, inf)])
+def test_a_pod_gets_at_most_the_grace_of_its_queue(queue: str | None, grace: float) -> None:
+    cluster = Cluster(evicts_unqueued=True).pod("p", queue=queue).taint(LOST)
+    cluster.mirror.refresh(NOW)
+    [eviction] = cluster.evictions.due(NOW)
+    assert eviction.grace == grace
 
 
 @pytest.mark.parametrize("effect", [TaintEffect.NONE, TaintEffect.NO_SCHEDULE])
@@ -238,5 +247,4 @@ def test_evictions_of_one_namespace_are_at_a_bounded_rate() -> None:
 def test_nothing_is_looked_at_where_no_device_is_tainted() -> None:
     cluster = Cluster().pod("p")
     assert cluster.due() == []
-    assert cluster.mirror.state.tainted.is_empty
-    assert not list(cluster.mirror.state.tainted.holders())
+    assert cluster.mirror.state.tainted.evicted_claims() == []

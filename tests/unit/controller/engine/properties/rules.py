@@ -276,7 +276,7 @@ def _wrong_victims(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
     evicted = {one.pod for one in plan.evictions}
     for one in plan.evictions:
         group = cluster.groups[cluster.pods[one.pod].group or ""]
-        if one.action in (Action.STALE, Action.DRAIN, Action.REPLACE):
+        if one.action in (Action.STALE, Action.DRAIN, Action.RELEASE, Action.REPLACE):
             if one.group != group.key:
                 yield f"{one.pod} is evicted by {one.action}, for {one.group}"
             is_emptied = any(queues[name].hold is Hold.DRAIN for name in _path(queues, group.queue))
@@ -311,7 +311,7 @@ def _wrong_victim(one: Eviction, group: Group, taker: Group, *, moves: bool) -> 
         case Action.CONSOLIDATE:
             if not moves:
                 yield f"{one.pod} is consolidated, and does not move"
-        case Action.STALE | Action.DRAIN | Action.REPLACE:
+        case Action.STALE | Action.DRAIN | Action.RELEASE | Action.REPLACE:
             pass
 
 
