@@ -49,6 +49,7 @@ from kubelet_plugin.inventory.node_health import NodeHealth
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.health_service import HealthService
+from kubelet_plugin.kubelet.pod_resources import pod_devices
 from kubelet_plugin.kubelet.presence import kubelet_socket
 from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.registration import Registration
@@ -205,6 +206,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         release = _follow_node(
             chosen, client, phase, claims, publisher, own_node, ending, cleanup, closed=released
         )
+        release.start()
         service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
             driver=chosen.driver_name,
@@ -264,7 +266,7 @@ def _follow_node(
     *,
     closed: bool,
 ) -> NodeRelease:
-    """Watches the own Node, and does what it asks for."""
+    """Watches the own Node; what it returns does what the Node asks for, once it is started."""
     release = NodeRelease(
         phase,
         view=lambda: own_node.latest,
@@ -280,7 +282,6 @@ def _follow_node(
     own_node.listen(lambda _: release.look())
     own_node.start()
     cleanup.callback(own_node.stop)
-    release.start()
     return release
 
 
@@ -313,6 +314,7 @@ def _started_publisher(
         other_drivers=OtherDriverWatch(
             read_node=lambda: client.get(NODES, chosen.node_name),
             same_name_plugin=lambda: _same_name_plugin(chosen),
+            pod_devices=lambda: pod_devices(chosen.pod_resources),
             clock=time.monotonic,
         ),
         beside_other_drivers=chosen.beside_other_drivers,

@@ -344,6 +344,11 @@ class PluginSettings(ProcessSettings):
         return self.plugin_directory / "device-metadata"
 
     @property
+    def pod_resources(self) -> Path:
+        """The socket on which the kubelet says which devices of device plugins pods have."""
+        return self.kubelet_root / "pod-resources" / "kubelet.sock"
+
+    @property
     def release_phase(self) -> Path:
         """The file that records how far a release of the node's GPUs has come."""
         return self.plugin_directory / "release-phase"

@@ -72,6 +72,7 @@ from kubelet_plugin.publish.other_drivers import (
     Decision,
     DevicePlugin,
     DraDriver,
+    PodsOfDevicePlugin,
     SameNamePlugin,
 )
 from kubelet_plugin.report.claim import ClaimReport
@@ -254,6 +255,7 @@ DRIFTS: Final[tuple[Drift, ...]] = (
 """Everything that may have changed of a prepared claim."""
 _OTHER_DRIVERS: Final = (
     DevicePlugin(("nvidia.com/gpu",)),
+    PodsOfDevicePlugin(("NAMESPACE/POD",)),
     DraDriver("OTHER"),
     SameNamePlugin("SOCKET", "CHECKPOINT"),
 )

@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,9 +11,11 @@ from carina_dra.kube.errors import ApiError
 from kubelet_plugin.publish.other_drivers import (
     ExtendedResource,
     OfferedElsewhere,
+    PodDevice,
     PublishedGpu,
     SameNamePlugin,
     extended_resources,
+    gpus_of_pods,
     remembered,
 )
 
@@ -38,11 +40,15 @@ class OtherDriverWatch:
         *,
         read_node: Callable[[], Mapping[str, Any]],
         same_name_plugin: Callable[[], SameNamePlugin | None],
+        pod_devices: Callable[[], Collection[PodDevice]],
         clock: Callable[[], float],
         interval: float = _INTERVAL,
         memory: float = _MEMORY,
     ) -> None:
         """`read_node` returns the Node object and may raise ApiError.
+
+        `pod_devices` returns what the node's pods have from device plugins, and may raise OSError;
+        then its last result stays in force. That of a pod counts until the pod has ended.
 
         All times are in seconds: Node and plugin directory are read every `interval`, with 10 %
         jitter so that nodes do not read in step; an offer counts for `memory` after it was last
@@ -50,6 +56,9 @@ class OtherDriverWatch:
         """
         self._read_node = read_node
         self._same_name_plugin = same_name_plugin
+        self._read_pod_devices = pod_devices
+        self._pod_devices: frozenset[PodDevice] = frozenset()
+        self._pod_devices_error = ""
         self._clock = clock
         self._pause = Backoff(initial=interval, cap=interval, jitter=0.1)
         self._memory = memory
@@ -74,9 +83,23 @@ class OtherDriverWatch:
             self._resources = self._read_resources()
             plugin = self._same_name_plugin()
             seen |= self._resources | ({plugin} if plugin else set())
+            self._pod_devices = self._gpus_of_pods()
             self._due = now + self._pause.next()
         self._offers = remembered(self._offers, seen, now=now, seconds=self._memory)
-        return tuple(self._offers)
+        return (*self._offers, *sorted(self._pod_devices, key=lambda device: device.identity))
+
+    def _gpus_of_pods(self) -> frozenset[PodDevice]:
+        try:
+            return gpus_of_pods(self._read_pod_devices())
+        except OSError as error:
+            if str(error) != self._pod_devices_error:
+                _log.warning(
+                    "the kubelet does not say which pods have devices of device plugins; using "
+                    "the last result",
+                    extra={"error": str(error)},
+                )
+            self._pod_devices_error = str(error)
+            return self._pod_devices
 
     def _read_resources(self) -> frozenset[ExtendedResource]:
         try:

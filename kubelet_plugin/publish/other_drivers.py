@@ -1,13 +1,15 @@
 """Decides which GPUs to publish beside other drivers on the node. No I/O.
 
 If two drivers offer the same GPU, two pods can get it, because neither driver knows of the other's
-allocations. Three kinds of offers are recognized:
+allocations. Four kinds of offers are recognized:
 
 - A device plugin offers extended resources, which appear in the Node's `status.allocatable`. They
   do not identify the GPUs, so any GPU of the node may be meant. Extended resources that a
   DeviceClass maps to DRA (KEP-5004), such as Carina's own `nvidia.com/gpu`, do not appear there.
 - Another DRA driver publishes a device with the UUID or the PCI address of a GPU.
 - Another plugin uses the name of our driver. Its ResourceSlices look like ours.
+- A device plugin that is gone offers nothing any longer, but its pods have GPUs until they end. The
+  kubelet knows them by the IDs that the plugin gave: UUIDs of GPUs or of MIG devices, for NVIDIA's.
 """
 
 import re
@@ -73,7 +75,18 @@ class SameNamePlugin:
     """The path of a checkpoint there that is not Carina's."""
 
 
-OfferedElsewhere: TypeAlias = ExtendedResource | PublishedGpu | SameNamePlugin
+@dataclass(frozen=True, slots=True)
+class PodDevice:
+    """A device that a pod has from a device plugin, by the kubelet's pod-resources API."""
+
+    resource: str
+    identity: str
+    """The ID that the device plugin gave it."""
+    pod: str
+    """`namespace/name`."""
+
+
+OfferedElsewhere: TypeAlias = ExtendedResource | PublishedGpu | SameNamePlugin | PodDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +103,14 @@ class DraDriver:
     name: str
 
 
-OtherDriver: TypeAlias = DevicePlugin | DraDriver | SameNamePlugin
+@dataclass(frozen=True, slots=True)
+class PodsOfDevicePlugin:
+    """Pods that still have GPUs from a device plugin that is gone."""
+
+    pods: tuple[str, ...]
+
+
+OtherDriver: TypeAlias = DevicePlugin | DraDriver | SameNamePlugin | PodsOfDevicePlugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +149,13 @@ def extended_resources(node: Mapping[str, Any]) -> frozenset[ExtendedResource]:
     )
 
 
+def gpus_of_pods(devices: Iterable[PodDevice]) -> frozenset[PodDevice]:
+    """Returns those that are GPUs or parts of them, by the names of their resources."""
+    return frozenset(
+        device for device in devices if device.resource.startswith(_EXTENDED_RESOURCES)
+    )
+
+
 def published_gpus(spec: ResourceSliceSpec) -> frozenset[PublishedGpu]:
     """Returns the UUIDs and PCI addresses of devices in a slice of another driver."""
     return frozenset(
@@ -161,7 +188,7 @@ def decide(
 ) -> Decision:
     """Decides which of `devices` to publish, given what other drivers on the node offer."""
     gpus = tuple({device.gpu.uuid: device.gpu for device in devices}.values())
-    contested = tuple(_contested(gpus, offers))
+    contested = tuple(_contested(gpus, _uuids(devices), offers))
     match policy:
         case "publish":
             return Decision(tuple(devices), contested, policy)
@@ -172,10 +199,23 @@ def decide(
     assert_never(policy)
 
 
-def _contested(gpus: tuple[Gpu, ...], offers: Collection[OfferedElsewhere]) -> Iterator[Contested]:
+def _uuids(devices: Sequence[GpuDevice]) -> Mapping[str, str]:
+    """Returns the UUID of the GPU by its own UUID, and by those of its MIG devices."""
+    found = {device.gpu.uuid: device.gpu.uuid for device in devices}
+    for device in devices:
+        for instance in device.state.instances:
+            for compute in instance.compute_instances:
+                found[compute.uuid] = device.gpu.uuid
+    return found
+
+
+def _contested(
+    gpus: tuple[Gpu, ...], uuids: Mapping[str, str], offers: Collection[OfferedElsewhere]
+) -> Iterator[Contested]:
     resources: set[str] = set()
     identities: dict[str, set[str]] = {}
     plugins: list[SameNamePlugin] = []
+    held: list[PodDevice] = []
     for offer in offers:
         match offer:
             case ExtendedResource(name):
@@ -184,16 +224,35 @@ def _contested(gpus: tuple[Gpu, ...], offers: Collection[OfferedElsewhere]) -> I
                 identities.setdefault(driver, set()).add(identity)
             case SameNamePlugin():
                 plugins.append(offer)
+            case PodDevice():
+                held.append(offer)
             case _:
                 assert_never(offer)
-    if resources and gpus:
-        yield Contested(DevicePlugin(tuple(sorted(resources))), gpus)
+    yield from _by_device_plugins(gpus, uuids, resources, held)
     for driver in sorted(identities):
         theirs = identities[driver]
         if both := tuple(gpu for gpu in gpus if not theirs.isdisjoint(_identities(gpu))):
             yield Contested(DraDriver(driver), both)
     for plugin in sorted(plugins, key=lambda plugin: (plugin.socket, plugin.checkpoint)):
         yield Contested(plugin, gpus)
+
+
+def _by_device_plugins(
+    gpus: tuple[Gpu, ...],
+    uuids: Mapping[str, str],
+    resources: Collection[str],
+    held: Collection[PodDevice],
+) -> Iterator[Contested]:
+    """Yields the GPUs that device plugins offer, or that pods have of those that are gone."""
+    if resources and gpus:
+        yield Contested(DevicePlugin(tuple(sorted(resources))), gpus)
+        return
+    # Replicas of a device have its ID with a number: GPU-...::2.
+    found = {uuids.get(device.identity.partition("::")[0]) for device in held}
+    # An ID that names no GPU may be that of any.
+    theirs = tuple(gpu for gpu in gpus if gpu.uuid in found or None in found)
+    if theirs:
+        yield Contested(PodsOfDevicePlugin(tuple(sorted({device.pod for device in held}))), theirs)
 
 
 def _identities(gpu: Gpu) -> tuple[str, str]:

@@ -5,7 +5,7 @@ An Event that needs an operator's action names the remedy.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import assert_never
@@ -46,6 +46,7 @@ from kubelet_plugin.publish.other_drivers import (
     Decision,
     DevicePlugin,
     DraDriver,
+    PodsOfDevicePlugin,
     SameNamePlugin,
 )
 from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool
@@ -65,6 +66,9 @@ _CONSEQUENCES: Mapping[FeatureGate, str] = {
     "types; switch the gate on in kube-apiserver of Kubernetes 1.37 or later, or set "
     "partition_types to false",
 }
+
+_SHOWN = 10
+"""Pods that one message names."""
 
 _log = logging.getLogger(__name__)
 
@@ -302,6 +306,11 @@ def _compute_mode_notice(gpu: Gpu, mode: ComputeMode) -> NodeNotice:
     return NodeNotice(EventType.WARNING, "ComputeModeRestricted", note)
 
 
+def _some(pods: Sequence[str]) -> str:
+    more = len(pods) - _SHOWN
+    return ", ".join(pods[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> NodeNotice:
     """Returns the Event for GPUs that another driver also offers."""
     gpus = ", ".join(f"GPU {gpu.minor}" for gpu in contested.gpus)
@@ -319,6 +328,9 @@ def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> NodeNo
                 f"{socket} and has the checkpoint {checkpoint}"
             )
             remedy = "remove that plugin from this node, or set another driver_name for Carina"
+        case PodsOfDevicePlugin(pods):
+            offer = f"pods have them from a device plugin that is gone: {_some(pods)}"
+            remedy = "wait until these pods have ended"
         case _:
             assert_never(contested.by)
     match policy:

@@ -41,7 +41,7 @@ def other(cluster: Cluster, node: Node, gpus: SimulatedNode, plugin: Plugin) -> 
             "rules": [
                 _rule("resource.k8s.io", "resourceclaims", "get"),
                 _rule("resource.k8s.io", "resourceslices", *_SLICE_VERBS),
-                _rule("", "nodes", "get"),
+                _rule("", "nodes", "get", "list", "watch"),
                 _rule("events.k8s.io", "events", "create", "patch"),
             ],
         }

@@ -126,6 +126,7 @@ class NodeInApi:
                 same_name_plugin=lambda: same_name_plugin(
                     plugin_directory, plugin_directory / "dra-own.sock"
                 ),
+                pod_devices=tuple,
                 clock=monotonic,
                 interval=0.2,
                 memory=0.5,

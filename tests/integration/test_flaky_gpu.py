@@ -99,6 +99,7 @@ def plugin(tmp_path: Path) -> Iterator[Plugin]:
             other_drivers=OtherDriverWatch(
                 read_node=lambda: client.get(NODES, NODE),
                 same_name_plugin=lambda: None,
+                pod_devices=tuple,
                 clock=monotonic,
             ),
             beside_other_drivers="withhold",

@@ -110,6 +110,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
                 other_drivers=OtherDriverWatch(
                     read_node=lambda: client.get(NODES, NODE),
                     same_name_plugin=lambda: None,
+                    pod_devices=tuple,
                     clock=monotonic,
                 ),
                 beside_other_drivers="withhold",

@@ -13,7 +13,12 @@ from carina_dra.kube.api_resource import NODES
 from carina_dra.kube.errors import ApiError, ApiOperation, ServerError
 from kubelet_plugin.publish import other_driver_watch
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
-from kubelet_plugin.publish.other_drivers import ExtendedResource, PublishedGpu, SameNamePlugin
+from kubelet_plugin.publish.other_drivers import (
+    ExtendedResource,
+    PodDevice,
+    PublishedGpu,
+    SameNamePlugin,
+)
 
 UNAVAILABLE = ServerError(ApiOperation.on("get", NODES, None, "node-1"), "out of order")
 GPU_RESOURCE = ExtendedResource("nvidia.com/gpu")
@@ -28,6 +33,7 @@ class World:
     resources: dict[str, str] = field(default_factory=dict)
     failure: ApiError | None = None
     plugin: SameNamePlugin | None = None
+    pod_devices: list[PodDevice] | OSError = field(default_factory=list)
     now: float = 1000.0
     reads: int = 0
 
@@ -37,10 +43,16 @@ class World:
             raise self.failure
         return {"status": {"allocatable": self.resources}}
 
+    def read_pod_devices(self) -> list[PodDevice]:
+        if isinstance(self.pod_devices, OSError):
+            raise self.pod_devices
+        return self.pod_devices
+
     def watch(self) -> OtherDriverWatch:
         return OtherDriverWatch(
             read_node=self.read_node,
             same_name_plugin=lambda: self.plugin,
+            pod_devices=self.read_pod_devices,
             clock=lambda: self.now,
             interval=60,
             memory=300,
@@ -56,6 +68,28 @@ def test_all_three_kinds_of_offers_are_found(world: World) -> None:
     world.resources, world.plugin = {"nvidia.com/gpu": "8"}, SAME_NAME
 
     assert set(world.watch().offers([PUBLISHED])) == {GPU_RESOURCE, PUBLISHED, SAME_NAME}
+
+
+def test_gpus_of_pods_count_until_their_pods_have_ended(world: World) -> None:
+    held = PodDevice("nvidia.com/gpu", "GPU-1", "default/pod")
+    world.pod_devices = [held, PodDevice("rdma/hca", "mlx5_0", "default/pod")]
+    watch = world.watch()
+
+    assert watch.offers([]) == (held,)
+    world.now = watch.due
+    world.pod_devices = []
+    assert watch.offers([]) == ()
+
+
+def test_gpus_of_pods_stay_known_while_the_kubelet_does_not_answer(world: World) -> None:
+    held = PodDevice("nvidia.com/gpu", "GPU-1", "default/pod")
+    world.pod_devices = [held]
+    watch = world.watch()
+    watch.offers([])
+
+    world.now = watch.due
+    world.pod_devices = OSError("no answer")
+    assert watch.offers([]) == (held,)
 
 
 def test_the_node_is_read_once_per_interval(world: World) -> None:

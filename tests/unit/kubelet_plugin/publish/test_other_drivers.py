@@ -1,6 +1,7 @@
 """Which GPUs are published beside other drivers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from carina_dra.resource import (
     StringAttribute,
     StringsAttribute,
 )
+from kubelet_plugin.inventory.mig import ComputeInstance, GpuInstance, MigPlacement, MigSite
 from kubelet_plugin.publish.other_drivers import (
     BesideOtherDrivers,
     Contested,
@@ -26,6 +28,8 @@ from kubelet_plugin.publish.other_drivers import (
     DraDriver,
     ExtendedResource,
     OfferedElsewhere,
+    PodDevice,
+    PodsOfDevicePlugin,
     PublishedGpu,
     SameNamePlugin,
     decide,
@@ -203,3 +207,40 @@ def test_an_offer_counts_for_a_time_after_it_was_last_seen() -> None:
     assert first == {GPU_RESOURCE: 100}
     assert away == {GPU_RESOURCE: 100, MIG_RESOURCE: 399}
     assert over == {MIG_RESOURCE: 399}
+
+
+def _held(identity: str, pod: str = "default/pod") -> PodDevice:
+    return PodDevice("nvidia.com/gpu", identity, pod)
+
+
+@pytest.mark.parametrize("suffix", ["", "::3"], ids=["whole", "replica"])
+def test_gpus_that_pods_have_from_a_device_plugin_that_is_gone_are_withheld(suffix: str) -> None:
+    decision = decide(DEVICES, [_held(GPUS[1].uuid + suffix)], "withhold")
+
+    assert [device.gpu for device in decision.devices] == [GPUS[0], GPUS[2]]
+    assert decision.contested == (Contested(PodsOfDevicePlugin(("default/pod",)), (GPUS[1],)),)
+
+
+def test_id_that_names_no_gpu_may_be_that_of_any() -> None:
+    offers = [_held(GPUS[1].uuid, "a/one"), _held("MIG-unknown", "b/two")]
+
+    decision = decide(DEVICES, offers, "withhold")
+
+    assert decision.devices == ()
+    assert decision.contested == (Contested(PodsOfDevicePlugin(("a/one", "b/two")), GPUS),)
+
+
+def test_mig_device_of_a_pod_withholds_its_gpu() -> None:
+    site = MigSite(19, MigPlacement(0, 1))
+    instance = GpuInstance(1, site, (ComputeInstance(0, 1, "MIG-1"),))
+    divided = replace(DEVICES[0], state=replace(DEVICES[0].state, instances=(instance,)))
+
+    decision = decide([divided, *DEVICES[1:]], [_held("MIG-1")], "withhold")
+
+    assert [device.gpu for device in decision.devices] == [GPUS[1], GPUS[2]]
+
+
+def test_pods_are_not_named_while_the_device_plugin_is_there() -> None:
+    decision = decide(DEVICES, [GPU_RESOURCE, _held(GPUS[1].uuid)], "withhold")
+
+    assert decision.contested == (Contested(DevicePlugin(("nvidia.com/gpu",)), GPUS),)

@@ -37,7 +37,9 @@ def publisher(clock: Clock) -> Publisher:
         node="node-1",
         reporter=Report(),
         clock=clock,
-        other_drivers=OtherDriverWatch(read_node=dict, same_name_plugin=lambda: None, clock=clock),
+        other_drivers=OtherDriverWatch(
+            read_node=dict, same_name_plugin=lambda: None, pod_devices=tuple, clock=clock
+        ),
         beside_other_drivers="withhold",
         ordering=Ordering(DeviceOrder.NONE, seconds=10),
         backoff=Backoff(initial=1.0, cap=30.0, jitter=0.0),
