@@ -9,7 +9,7 @@ from carina_dra.kube.api_resource import NODES
 from carina_dra.kube.body import Body, resource_version_of
 from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.errors import Conflict
-from kubelet_plugin.node.view import NodeKeys
+from carina_dra.node_keys import NodeKeys
 
 _ATTEMPTS: Final = 10
 

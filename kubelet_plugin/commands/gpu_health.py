@@ -151,6 +151,10 @@ def next_steps(gpu: GpuHealth, problem: TaintedState) -> tuple[str, ...]:
             return (_on(node, "systemctl status nvidia-fabricmanager"),)
         case "degraded":
             return (_on(node, f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {uuid}"),)
+        case "released":
+            return (f"carina node restore {node}",)
+        case "compute-mode":
+            return (_on(node, f"nvidia-smi -c DEFAULT -i {uuid}"),)
         case _:
             events = f"involvedObject.kind=Node,involvedObject.name={node}"
             return (f"kubectl get events --field-selector {events}",)

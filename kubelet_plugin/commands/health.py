@@ -45,7 +45,7 @@ def run(arguments: Namespace) -> int:
         with Client(configuration.find(None)) as client:
             if arguments.clear:
                 return _clear(client, arguments)
-            gpus = _read(client, arguments.driver_name)
+            gpus = _read(client, arguments.driver)
     except (ApiError, ClearError, ConfigurationError) as error:
         _say(str(error))
         return FAILED
@@ -108,7 +108,7 @@ def _clear(client: Client, arguments: Namespace) -> int:
     node, *named = arguments.clear
     if not named:
         raise ClearError("--clear: name the GPUs after the node, by UUID or as gpu-MINOR")
-    driver: str = arguments.driver_name
+    driver: str = arguments.driver
     try:
         client.get(NODES, node)
     except NotFound as error:
@@ -160,10 +160,10 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "a GPU is a UUID, gpu-MINOR or MINOR",
     )
     parser.add_argument(
-        "--driver-name",
+        "--driver",
         default="gpu.carina.dev",
         metavar="NAME",
-        help="name of the DRA driver [%(default)s]",
+        help="the DRA driver [%(default)s]",
     )
     add_output_argument(parser)
 
