@@ -62,6 +62,7 @@ from kubelet_plugin.inventory.change import (
 )
 from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import MigMode
+from kubelet_plugin.inventory.health import PROBLEMS, Severity
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 from kubelet_plugin.inventory.inventory import UnknownGpu
 from kubelet_plugin.inventory.xid import text
@@ -302,6 +303,7 @@ def _report_claims(claims: ClaimReport) -> None:
     claims.claim_abandoned(NodeClaim.unknown(_CLAIM))
     claims.partitions_of_nvidia_left(_CLAIM, ["DEVICE"])
     pod = ConsumerReference(resource="pods", name="POD", uid="UID")
-    for reason in ("GPULost", "GPUUnreadable", "GPUVanished"):
+    told = (kind for kind in PROBLEMS if kind.severity is not Severity.HARMLESS)
+    for reason in (*(kind.event_reason for kind in told), "GPUVanished"):
         claims.health_changed(_CLAIM, [pod], [ProblemBegan(reason, "PROBLEM", ("DEVICE",))])
     claims.health_changed(_CLAIM, [pod], [ProblemEnded(("DEVICE",))])

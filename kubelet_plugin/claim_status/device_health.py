@@ -12,7 +12,12 @@ from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.devices.name import gpu_name, parse_name
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.inventory.gpu import ObservedGpu
-from kubelet_plugin.inventory.health import GpuProblems, in_order
+from kubelet_plugin.inventory.health import (
+    GpuProblems,
+    GpuUnreadable,
+    in_order,
+    preventing,
+)
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -22,10 +27,6 @@ from kubelet_plugin.inventory.inventory import (
     known_gpus,
 )
 
-_DEGRADED: Final = "degraded"
-"""The state of a GPU that works, but slower than it could."""
-_UNREADABLE: Final = "unreadable"
-"""The state of a GPU that does not answer, so that nothing is known of it."""
 _NEVER_READ: Final = "a GPU of the node has not answered since the plugin started"
 _NEIGHBOURS: Final = (
     "The shares of this GPU compute in one CUDA MPS server: a fault of one ends all their processes"
@@ -100,11 +101,15 @@ class GpusNow:
     def _health_of(self, device: str, observed: ObservedGpu) -> DeviceHealth:
         gpu = observed.gpu
         offered = self.devices.get(device)
-        state = observed.state if offered is None else offered.state
-        health = _health(state.problems, f"GPU {gpu.minor} ({gpu.uuid})")
+        problems = _of_whole(observed) if offered is None else offered.state.problems
+        health = _health(problems, f"GPU {gpu.minor} ({gpu.uuid})")
         if isinstance(health, Unhealthy) and isinstance(offered, Share) and _is_by_mps(offered):
             return replace(health, message=f"{health.message}. {_NEIGHBOURS}")
         return health
+
+
+def _of_whole(observed: ObservedGpu) -> GpuProblems:
+    return frozenset(problem for problem in observed.state.problems if problem.site is None)
 
 
 def _is_by_mps(share: Share) -> bool:
@@ -112,14 +117,18 @@ def _is_by_mps(share: Share) -> bool:
 
 
 def _health(problems: GpuProblems, gpu: str) -> DeviceHealth:
+    """Returns the health of a device with these problems of its GPU.
+
+    One that drains is unhealthy: its work goes on, but nothing new gets the device.
+    """
     if not problems:
         return Healthy()
-    ordered = in_order(problems)
-    message = "; ".join(f"{gpu} {problem}" for problem in ordered)
-    preventing = [problem for problem in ordered if problem.state != _DEGRADED]
-    if not preventing:
-        return Healthy(ordered[0].event_reason, message)
-    broken = [problem for problem in preventing if problem.state != _UNREADABLE]
-    if not broken:
-        return HealthUnknown(preventing[0].event_reason, message)
-    return Unhealthy(broken[0].event_reason, f"{message}; {broken[0].remedy}")
+    message = "; ".join(f"{gpu} {problem}" for problem in in_order(problems))
+    worst = preventing(problems)
+    if not worst:
+        return Healthy(in_order(problems)[0].event_reason, message)
+    known = worst - {problem for problem in worst if problem.state == GpuUnreadable.state}
+    if not known:
+        return HealthUnknown(GpuUnreadable.event_reason, message)
+    first = in_order(known)[0]
+    return Unhealthy(first.event_reason, f"{message}; {first.remedy}")

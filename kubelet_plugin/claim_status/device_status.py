@@ -18,7 +18,7 @@ from kubelet_plugin.claim_status.device_health import (
     Healthy,
     Unhealthy,
 )
-from kubelet_plugin.claim_status.live_claims import NotSetUp, Readiness, SetUp
+from kubelet_plugin.claim_status.readiness import NotSetUp, Readiness, SetUp
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.partition import FoundPartition, Partition

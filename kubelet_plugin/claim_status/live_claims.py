@@ -8,30 +8,12 @@ nobody else.
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from kubelet_plugin.claim_status.device_health import GpusNow
+from kubelet_plugin.claim_status.readiness import NotSetUp, Readiness, SetUp
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.prepare.resource import Identity, Made, MadeInstance
-
-
-@dataclass(frozen=True, slots=True)
-class SetUp:
-    """The claim has what it needs on the node."""
-
-    instances: Mapping[str, MadeInstance] = field(default_factory=dict)
-    """The MIG instances of its partitions, by the name of the device."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotSetUp:
-    """The claim lacks something that could not be made again."""
-
-    message: str
-
-
-Readiness: TypeAlias = SetUp | NotSetUp
 
 
 @dataclass(frozen=True, slots=True)

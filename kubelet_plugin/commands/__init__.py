@@ -1,1 +1,1 @@
-"""The subcommands of `carina` that look at this node, a module each."""
+"""The subcommands of `carina` that look at GPUs, of this node or of the cluster; a module each."""

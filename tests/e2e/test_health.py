@@ -1,11 +1,19 @@
 """What is told of the health of a claim's devices, on a real kubelet and API server."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
+from simulation.kubernetes.cluster import Cluster
+from simulation.kubernetes.node import Node
 from simulation.kubernetes.process import wait_for
 from simulation.nvml.node import SimulatedNode
 from tests.e2e.plugin import DRIVER, Plugin
 from tests.e2e.workloads import Object, Workloads, request
+
+_CARINA = "import sys; from carina_dra.cli.command import main; sys.exit(main())"
 
 
 def _share_of(gpus: SimulatedNode, minor: int) -> Object:
@@ -125,3 +133,46 @@ def test_claim_status_names_the_partition_that_was_made(
     workloads.wait_running("other")
     wait_for("the status of the other claim", _says(workloads, "other", "True"))
     assert workloads.get("resourceclaim", "part")["metadata"]["resourceVersion"] == version
+
+
+def _carina_health(cluster: Cluster, *words: str) -> str:
+    """What the command prints for the cluster's administrator."""
+    return subprocess.run(
+        [sys.executable, "-c", _CARINA, "health", *words],
+        env=os.environ | {"KUBECONFIG": str(cluster.kubeconfig)},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def _ill(cluster: Cluster) -> list[Object]:
+    gpus = json.loads(_carina_health(cluster, "-o", "json"))["gpus"]
+    return [gpu for gpu in gpus if gpu["problems"]]
+
+
+def test_carina_health_shows_who_has_a_gpu_that_failed_and_clears_its_faults(
+    workloads: Workloads, gpus: SimulatedNode, cluster: Cluster, node: Node
+) -> None:
+    workloads.claim("claim", _share_of(gpus, 2))
+    workloads.pod("pod", "claim")
+    workloads.wait_running("pod")
+
+    gpus.lose_gpu(2)
+
+    (ill,) = wait_for("the GPU to be shown", lambda: _ill(cluster))
+    assert (ill["node"], ill["uuid"]) == (node.name, gpus.state.gpus[2].uuid)
+    assert ill["problems"][0]["state"] == "lost"
+    assert ill["problems"][0]["since"]
+    assert ill["claims"][0]["claim"] == f"{workloads.namespace}/claim"
+    assert ill["claims"][0]["pods"] == ["pod"]
+    assert f"kubectl drain {node.name}" in _carina_health(cluster)
+    _carina_health(cluster, "--clear", node.name, "gpu-2")
+    key = f"{DRIVER}/faults-cleared".replace(".", "\\.")
+    written = cluster.kubectl(
+        "get", "node", node.name, f"-o=jsonpath={{.metadata.annotations.{key}}}"
+    )
+    cluster.kubectl("annotate", "node", node.name, f"{DRIVER}/faults-cleared-")
+    assert json.loads(written).keys() == {gpus.state.gpus[2].uuid}
+    gpus.reset_gpu(2)
+    wait_for("no GPU to be ill", lambda: not _ill(cluster))

@@ -1,8 +1,6 @@
 """The health of devices, as it follows from the problems of their GPU."""
 
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import ClassVar, cast
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +11,17 @@ from kubelet_plugin.claim_status.device_health import (
     Unhealthy,
 )
 from kubelet_plugin.devices.share import Share
-from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, NvmlHang, Severity
+from kubelet_plugin.inventory.health import (
+    FOUND_BY_DRIVER,
+    PROBLEMS,
+    Degraded,
+    Draining,
+    Finding,
+    GpuLost,
+    GpuProblem,
+    GpuUnreadable,
+    NvmlHang,
+)
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -22,25 +30,15 @@ from kubelet_plugin.inventory.inventory import (
     Inventory,
     UnknownGpu,
 )
+from kubelet_plugin.inventory.mig import MigPlacement, MigSite
 from tests.samples.gpus import LOST, MIG, NOTICED, UNREADABLE, observed
 
-
-@dataclass(frozen=True)
-class _Slow:
-    """A problem that only makes the GPU slower."""
-
-    state: ClassVar[str] = "degraded"
-    event_reason: ClassVar[str] = "GPUDegraded"
-    severity: ClassVar[Severity] = Severity.TRANSIENT
-    remedy: ClassVar[str] = "cool it"
-    failure: NvmlFailure = field(default=LOST.failure)
-    since: datetime = NOTICED
-
-    def __str__(self) -> str:
-        return "is throttled"
-
-
-SLOW = cast("GpuProblem", _Slow())
+SLOW = Degraded(Finding("hw-slowdown", "is throttled"), NOTICED)
+ILL = {
+    GpuLost.state: LOST,
+    GpuUnreadable.state: UNREADABLE,
+    **{kind.state: kind(Finding("xid-95", "had a fault"), NOTICED) for kind in FOUND_BY_DRIVER},
+}
 
 
 def seen(*problems: GpuProblem) -> GpusNow:
@@ -85,6 +83,24 @@ def test_the_worst_of_several_problems_decides() -> None:
 def test_a_gpu_that_is_gone_is_unhealthy() -> None:
     assert isinstance(seen().health("gpu-1"), Unhealthy)
     assert isinstance(seen().health("other"), Unhealthy)
+
+
+def test_every_problem_but_a_harmless_one_makes_a_device_unhealthy_or_unknown() -> None:
+    assert ILL.keys() == {kind.state for kind in PROBLEMS}
+    healths = {state: type(seen(problem).health("gpu-0")) for state, problem in ILL.items()}
+    others = ILL.keys() - {"degraded", "unreadable"}
+    assert healths == {
+        "degraded": Healthy,
+        "unreadable": HealthUnknown,
+        **dict.fromkeys(others, Unhealthy),
+    }
+
+
+def test_a_fault_of_one_gpu_instance_is_that_of_its_partition_alone() -> None:
+    site = MigSite(0, MigPlacement(0, 8))
+    gpus = seen(Draining(Finding("xid-94", "had a contained error"), NOTICED, site))
+    assert isinstance(gpus.health("gpu-0-mig-7g80gb-0-0"), Unhealthy)
+    assert gpus.health("gpu-0-mig-1g10gb-19-0") == Healthy()
 
 
 def test_nothing_is_known_of_a_gpu_that_never_answered() -> None:

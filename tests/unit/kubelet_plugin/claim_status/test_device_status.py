@@ -13,7 +13,7 @@ from kubelet_plugin.claim_status.device_status import (
     read_statuses,
     rendered,
 )
-from kubelet_plugin.claim_status.live_claims import NotSetUp, SetUp
+from kubelet_plugin.claim_status.readiness import NotSetUp, SetUp
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
 from kubelet_plugin.prepare.resource import MadeInstance

@@ -3,7 +3,7 @@
 from kubelet_plugin.claim_status.device_health import GpusNow
 from kubelet_plugin.claim_status.device_status import DeviceStatus, device_statuses
 from kubelet_plugin.claim_status.health_notice import ProblemBegan, ProblemEnded, notices
-from kubelet_plugin.claim_status.live_claims import SetUp
+from kubelet_plugin.claim_status.readiness import SetUp
 from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.inventory import DriverReady
 from tests.samples.claims import allocated, claim

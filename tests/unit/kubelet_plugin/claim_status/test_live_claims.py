@@ -2,7 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from kubelet_plugin.claim_status.live_claims import LiveClaims, NotSetUp, SetUp
+from kubelet_plugin.claim_status.live_claims import LiveClaims
+from kubelet_plugin.claim_status.readiness import NotSetUp, SetUp
 from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.prepare.resource import MadeInstance, instance_identity, spec_identity
 from tests.samples.claims import UID, allocated, claim

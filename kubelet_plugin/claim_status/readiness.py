@@ -1,0 +1,25 @@
+"""Whether a recorded claim has what it needs on the node: plain values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kubelet_plugin.prepare.resource import MadeInstance
+
+
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    """The claim has what it needs on the node."""
+
+    instances: Mapping[str, MadeInstance] = field(default_factory=dict)
+    """The MIG instances of its partitions, by the name of the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotSetUp:
+    """The claim lacks something that could not be made again."""
+
+    message: str
+
+
+Readiness: TypeAlias = SetUp | NotSetUp
