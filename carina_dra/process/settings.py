@@ -208,4 +208,8 @@ def _problem(
     if kind == "extra_forbidden":
         return f"{name}, set by {sources[-1]}, is not a setting; --help lists them"
     value = layers[sources[-1]][name]
+    for key in path[1:]:
+        if not isinstance(value, Mapping) or key not in value:
+            break
+        name, value = f"{name}.{key}", value[key]
     return f"{name} is {value!r}, set by {sources[-1]}: {message.removeprefix('Value error, ')}"

@@ -14,7 +14,6 @@ from kubelet_plugin.devices.attributes import gpu_attributes
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import MonitorName
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.devices.taint import informing
 from kubelet_plugin.inventory.gpu import Gpu, GpuState
 
 
@@ -31,14 +30,13 @@ class Monitor:
         """The name of the device in its pool, `gpu-<minor>-monitor`."""
         return str(MonitorName(self.gpu.minor))
 
-    def published(self, settings: PublishSettings) -> PublishedDevice:
+    def published(self, _settings: PublishSettings) -> PublishedDevice:
         """Returns the device for a ResourceSlice.
 
-        Its taints have no effect: a GPU with a problem is one to be looked at, and a single device
-        that cannot be allocated would keep claims for all of a node from being allocated.
+        It has no taints: a GPU with a problem is one to be looked at, and a single tainted device
+        would keep claims for all of a node from being allocated. Taints without effect would add a
+        write of another slice to each change of the GPU's health, which users see in their claims.
         """
         return PublishedDevice(
-            name=self.name,
-            attributes=gpu_attributes(self.kind, self.gpu, self.state, None),
-            taints=informing(self.state.problems, settings.driver),
+            name=self.name, attributes=gpu_attributes(self.kind, self.gpu, self.state, None)
         )

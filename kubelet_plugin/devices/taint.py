@@ -40,14 +40,6 @@ def taints(
     return tuple(found.values())
 
 
-def informing(problems: GpuProblems, driver: str) -> tuple[DeviceTaint, ...]:
-    """Returns the same taints without effect, for a device with which a GPU is looked at."""
-    return tuple(
-        DeviceTaint(key=taint.key, effect=TaintEffect.NONE, value=taint.value)
-        for taint in taints(problems, driver, ())
-    )
-
-
 def held_mode_taints(held: HeldMode | None, needed: Switch, driver: str) -> tuple[DeviceTaint, ...]:
     """Returns the taint of a device for which MIG mode cannot be switched as it is needed.
 

@@ -78,7 +78,7 @@ class NodeHealth:
     def clear(self, times: Mapping[str, datetime]) -> None:
         """Has faults no longer count whose last report is before the time of their GPU, by UUID.
 
-        What the driver says now counts all the same.
+        A time counts when it has come. What the driver says now counts all the same.
         """
         with self._lock:
             self._cleared = times
@@ -119,8 +119,8 @@ class NodeHealth:
         return inventory
 
     def _times(self, now: datetime) -> Mapping[str, datetime]:
-        """Times that have not come clear nothing of what is yet to be."""
-        return {uuid: min(time, now) for uuid, time in self._cleared.items()}
+        """Returns the times that have come. Others would clear what is yet to be."""
+        return {uuid: time for uuid, time in self._cleared.items() if time <= now}
 
     def _remember(self, observed: ObservedGpu, fault: Fault) -> None:
         uuid = observed.gpu.uuid

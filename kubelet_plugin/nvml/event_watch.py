@@ -91,6 +91,12 @@ class EventWatch:
         self._woken = float("-inf")
         self._stopped = threading.Event()
 
+    @property
+    def registered(self) -> int:
+        """The number of GPUs whose events are waited for."""
+        known = self._registered
+        return 0 if known is None else len(known.gpus)
+
     def start(self) -> None:
         """Starts the thread."""
         threading.Thread(target=self._run, name="nvml-events", daemon=True).start()

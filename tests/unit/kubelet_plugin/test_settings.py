@@ -11,6 +11,7 @@ from carina_dra.process.settings import SettingsError, load
 from kubelet_plugin.cdi.driver_location import locations
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.settings import PluginSettings
+from tests.samples.gpus import gpu
 
 
 def loaded(*flags: str, **environment: str) -> PluginSettings:
@@ -254,3 +255,50 @@ def test_containers_get_device_metadata_only_if_it_is_set() -> None:
     chosen = loaded("--node-name", "n", "--device-metadata", "true")
     assert chosen.device_metadata is True
     assert chosen.metadata_directory == chosen.plugin_directory / "device-metadata"
+
+
+# --- health of GPUs ---
+
+
+@pytest.mark.parametrize(
+    ("flags", "evict"),
+    [
+        ((), {"lost", "reset", "bus-reset"}),
+        (("--evict", "none"), set()),
+        (("--evict", "lost, reboot"), {"lost", "reboot"}),
+    ],
+)
+def test_whose_pods_are_evicted(flags: tuple[str, ...], evict: set[str]) -> None:
+    assert loaded("--node-name", "n", *flags).publish_settings.evict == evict
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("evict: [lost, hot]", "evict"),
+        ("evict: [lost, none]", "evict"),
+        ("xid_severity: {63: fatal}", "xid_severity.63"),
+        ("xid_severity: {sixty: reset}", "xid_severity.sixty"),
+        ("xid_severity: {0: reset}", "xid_severity.0"),
+        ("xid_severity: {146: reset}", "only the driver's recovery action tells"),
+        ("xid_severity_by_product: {A100: {63: fatal}}", "xid_severity_by_product.A100.63"),
+        ("xid_severities: {63: reset}", "xid_severities"),
+    ],
+)
+def test_a_wrong_severity_is_refused_where_it_is(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"{text}\n")
+    with pytest.raises(SettingsError) as caught:
+        loaded("--node-name", "n", "--config", str(file))
+    assert problem in str(caught.value)
+
+
+def test_severities_are_read_from_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(
+        "xid_severity: {63: replace}\nxid_severity_by_product: {NVIDIA A100*: {109: application}}\n"
+    )
+    rules = loaded("--node-name", "n", "--config", str(file)).xid_rules
+    assert rules.severity(63, gpu(0)) == "replace"
+    assert rules.severity(109, gpu(0, product_name="NVIDIA A100-SXM4-40GB")) == "application"
+    assert rules.severity(109, gpu(0)) == "reset"

@@ -6,7 +6,7 @@ import pytest
 
 from carina_dra.resource import DeviceTaint, TaintEffect, limits
 from kubelet_plugin.devices.publish_settings import DEFAULT_EVICT
-from kubelet_plugin.devices.taint import informing, taints
+from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.inventory.health import (
     FOUND_BY_DRIVER,
     PROBLEMS,
@@ -108,14 +108,6 @@ def test_the_problem_of_the_whole_gpu_counts_before_that_of_an_instance() -> Non
     )
     (taint,) = taints(problems, DRIVER, DEFAULT_EVICT)
     assert taint.value == "recovery-action-4"
-
-
-def test_what_is_looked_at_has_the_same_taints_without_effect() -> None:
-    problems = frozenset({LOST, problem(Draining, "recovery-action-4")})
-    assert {(taint.key, taint.value) for taint in informing(problems, DRIVER)} == {
-        (taint.key, taint.value) for taint in taints(problems, DRIVER, DEFAULT_EVICT)
-    }
-    assert {taint.effect for taint in informing(problems, DRIVER)} == {TaintEffect.NONE}
 
 
 def test_a_taint_does_not_change_with_the_time_of_its_problem() -> None:
