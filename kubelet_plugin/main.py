@@ -5,7 +5,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -62,6 +62,7 @@ from kubelet_plugin.node.watch import NodeWatch
 from kubelet_plugin.nvml.event_watch import EventWatch
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
+from kubelet_plugin.nvml.usage import GpuUsage, read_usage
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
 from kubelet_plugin.prepare.drift_notes import DriftNotes
@@ -84,8 +85,10 @@ from kubelet_plugin.publish.other_driver_watch import (
 from kubelet_plugin.publish.other_drivers import SameNamePlugin
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.claim import ClaimReport
+from kubelet_plugin.report.gpu_metrics import GpuMetrics, partitions
 from kubelet_plugin.report.metrics import PluginMetrics
 from kubelet_plugin.report.node import NodeReport
+from kubelet_plugin.report.usage_cache import UsageCache
 from kubelet_plugin.settings import PluginSettings
 
 PROGRAM = "carina-kubelet-plugin"
@@ -174,6 +177,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             released=released,
         )
         cleanup.callback(poller.stop)
+        metrics.add(_gpu_metrics(nvml, live_claims))
         claim_report = ClaimReport(
             events=events,
             node=chosen.node_name,
@@ -234,6 +238,16 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         ).start()
         ending.wait()
     return ending.again
+
+
+def _gpu_metrics(nvml: NvmlLibrary, live_claims: LiveClaims) -> GpuMetrics:
+    def read() -> Mapping[str, GpuUsage]:
+        now = live_claims.now
+        gpus = [known.gpu for known in known_gpus(now.gpus.inventory)]
+        uuids = [partition.uuid for partition in partitions(now)]
+        return read_usage(nvml, gpus, uuids)
+
+    return GpuMetrics(lambda: live_claims.now, UsageCache(read, clock=time.monotonic).latest)
 
 
 @dataclass(slots=True)

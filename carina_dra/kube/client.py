@@ -213,11 +213,23 @@ class Client:
         )
         return Watch(operation, stream)
 
+    def server_version(self, *, timeout: float = TIMEOUT) -> str:
+        """The version of the API server, such as `v1.37.0`."""
+        answer = self._call(ApiOperation("get", "the version"), "GET", "/version", timeout=timeout)
+        return str(answer.get("gitVersion", ""))
+
     def create(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
         """The object as stored, in the namespace that it names.
 
         Raises AlreadyExists, Invalid, NamespaceNotFound.
         """
+        return self._create(resource, body, {}, timeout)
+
+    def try_create(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        """The object as it would be stored by `create` (`dryRun`); nothing is stored."""
+        return self._create(resource, body, {"dryRun": "All"}, timeout)
+
+    def _create(self, resource: ApiResource, body: Body, query: Query, timeout: float) -> Body:
         metadata = body.get("metadata", {})
         namespace = metadata.get("namespace")
         name = metadata.get("name") or metadata.get("generateName", "")
@@ -225,7 +237,7 @@ class Client:
         if resource.scope is Scope.NAMESPACED and not namespace:
             raise ValueError(f"{operation}: metadata.namespace is missing")
         path = resource.collection_path(namespace)
-        return self._call(operation, "POST", path, body=body, timeout=timeout)
+        return self._call(operation, "POST", path, body=body, query=query, timeout=timeout)
 
     def create_subresource(
         self,

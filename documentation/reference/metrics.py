@@ -11,6 +11,8 @@ from prometheus_client.registry import Collector
 from controller.report.metrics import ControllerMetrics
 from documentation import markdown
 from documentation.markdown import code, paragraph, sentence, table
+from kubelet_plugin.claim_status.live_claims import ClaimsNow
+from kubelet_plugin.report.gpu_metrics import GpuMetrics
 from kubelet_plugin.report.metrics import PluginMetrics
 
 _SUFFIXES: Final = {"counter": "_total"}
@@ -38,6 +40,16 @@ def page() -> str:
             "([settings](settings.md)). A histogram has the "
             "series `_bucket`, `_sum` and `_count`. Durations are in seconds."
         ),
+        paragraph(
+            "The metrics of GPUs have the labels of dcgm-exporter, so that they join `on (UUID)`, "
+            "or `on (UUID, GPU_I_ID)` for partitions. A series names the claim if one alone holds "
+            "the GPU or partition; `carina_device_claim_info` names all, also those of shares. "
+            "`pod` and `container` are empty, because the plugin does not ask the API server for "
+            "them; a pod names its claims in `status.resourceClaimStatuses`. "
+            "Memory and utilization are read from NVML when somebody scrapes, every 30 s at "
+            "most, and are missing while the driver does not answer. A node with 8 GPUs of 7 "
+            "partitions has 56 series of each."
+        ),
         ["## carina-kubelet-plugin", "", *_table(_of_plugin())],
         ["## carina-controller", "", *_table(_of_controller())],
     )
@@ -45,7 +57,7 @@ def page() -> str:
 
 def _of_plugin() -> _Registry:
     registry = _Registry()
-    PluginMetrics(registry)
+    PluginMetrics(registry).add(GpuMetrics(ClaimsNow, dict))
     return registry
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
 
 _CALL_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 10, 20, 45)
 _READ_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30)
@@ -111,6 +112,10 @@ class PluginMetrics:
             "Events since the start that could not be sent to the API server.",
             registry=registry,
         )
+
+    def add(self, collector: Collector) -> None:
+        """Adds metrics that are computed when they are asked for."""
+        self._registry.register(collector)
 
     def exposition(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""

@@ -247,6 +247,15 @@ def _memory(nvml: Session, device: Any) -> tuple[int, int]:
 
 
 @function
+def nvmlDeviceGetUtilizationRates(nvml: Session, device: Any, rates: Any) -> None:
+    handle = nvml.resolve(device, "device", "mig device")
+    state = nvml.gpu(handle.minor).state
+    if handle.type != "device" or state.mig_enabled:
+        answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    fill(rates, gpu=100 if state.processes else 0, memory=0)
+
+
+@function
 def nvmlDeviceGetPersistenceMode(nvml: Session, device: Any, mode: Any) -> None:
     nvml.device(device)
     put(mode, 1)
