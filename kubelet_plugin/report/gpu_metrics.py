@@ -12,7 +12,8 @@ from typing import assert_never
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kubelet_plugin.claim_status.live_claims import ClaimsNow, SetUp
+from kubelet_plugin.claim_status.live_claims import ClaimsNow
+from kubelet_plugin.claim_status.readiness import SetUp
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.monitor import Monitor
