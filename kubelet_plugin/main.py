@@ -375,6 +375,7 @@ def _poller(
     Raises ProgramError.
     """
     file, health = GpusFile(chosen.plugin_directory), _health(chosen, report)
+    known = file.load()
 
     def judged(inventory: Inventory) -> Inventory:
         if (asked := own_node.latest) is not None:
@@ -394,7 +395,7 @@ def _poller(
         interval=chosen.poll_seconds,
         patience=chosen.hang_seconds,
         judged=judged,
-        known=file.load(),
+        known=None if known is None else health.last(known),
     )
     if not released:
         poller.start()
@@ -419,7 +420,7 @@ def _health(chosen: PluginSettings, report: NodeReport) -> NodeHealth:
         known=known,
         store=file,
         reported=report.inventory_changed,
-        counted=report.xid_reported,
+        xid_seen=report.xid_reported,
     )
 
 
