@@ -105,6 +105,15 @@ def damped(
     assert_never(inventory)
 
 
+def counted(inventory: DriverReady, troubles: Troubles) -> DriverReady:
+    """Returns the inventory with the problems that counted when `troubles` was remembered."""
+    of_gpus = _by_gpu(troubles)
+    gpus = (
+        _with(observed, of_gpus.get(observed.gpu.uuid, {}).values()) for observed in inventory.gpus
+    )
+    return replace(inventory, gpus=tuple(gpus))
+
+
 def _by_gpu(troubles: Troubles) -> dict[str, dict[ProblemIdentity, Trouble]]:
     of_gpus: dict[str, dict[ProblemIdentity, Trouble]] = {}
     for (uuid, key), trouble in troubles.items():

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from kubelet_plugin.inventory.change import ApplicationFailed, InventoryChange
-from kubelet_plugin.inventory.damping import Damping, Troubles, damped
+from kubelet_plugin.inventory.damping import Damping, Troubles, counted, damped
 from kubelet_plugin.inventory.diagnosis import Memory, diagnosed
 from kubelet_plugin.inventory.faults import NONE, Fault, matters, remembered
 from kubelet_plugin.inventory.gpu import ObservedGpu
@@ -56,11 +56,11 @@ class NodeHealth:
         known: Remembered = Remembered(),
         store: HealthStore | None = None,
         reported: Callable[[InventoryChange], None] = lambda _: None,
-        counted: Callable[[str, int], None] = lambda _uuid, _xid: None,
+        xid_seen: Callable[[str, int], None] = lambda _uuid, _xid: None,
     ) -> None:
         """`known` is what the store kept; `reported` gets the failures of applications.
 
-        `counted` gets each XID, with the UUID of its GPU.
+        `xid_seen` gets each XID, with the UUID of its GPU.
         """
         self._now = now
         self._rules = rules
@@ -69,7 +69,7 @@ class NodeHealth:
         self._store = store
         self._saved = known
         self._reported = reported
-        self._counted = counted
+        self._xid_seen = xid_seen
         self._cleared: Mapping[str, datetime] = {}
         self._gpus: Mapping[str, ObservedGpu] = {}
         self._spoken: dict[tuple[str, int], datetime] = {}
@@ -83,12 +83,17 @@ class NodeHealth:
         with self._lock:
             self._cleared = times
 
+    def last(self, inventory: DriverReady) -> DriverReady:
+        """Returns the GPUs with the problems that they last counted as having."""
+        with self._lock:
+            return counted(inventory, self._troubles)
+
     def xid(self, uuid: str, number: int, site: MigSite | None) -> bool:
         """Takes an XID; returns whether the GPU should be read because of it.
 
         `site` is that of the GPU instance that the driver names.
         """
-        self._counted(uuid, number)
+        self._xid_seen(uuid, number)
         with self._lock:
             observed = self._gpus.get(uuid)
             if observed is None:

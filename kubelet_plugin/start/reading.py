@@ -46,6 +46,7 @@ def inventory_poller(
     Raises ProgramError.
     """
     file, health = GpusFile(chosen.plugin_directory), _health(chosen, report)
+    known = file.load()
 
     def judged(inventory: Inventory) -> Inventory:
         if (asked := own_node.latest) is not None:
@@ -65,7 +66,7 @@ def inventory_poller(
         interval=chosen.poll_seconds,
         patience=chosen.hang_seconds,
         judged=judged,
-        known=file.load(),
+        known=None if known is None else health.last(known),
     )
     cleanup.callback(poller.stop)
     if not released:
@@ -91,7 +92,7 @@ def _health(chosen: PluginSettings, report: NodeReport) -> NodeHealth:
         known=known,
         store=file,
         reported=report.inventory_changed,
-        counted=report.xid_reported,
+        xid_seen=report.xid_reported,
     )
 
 

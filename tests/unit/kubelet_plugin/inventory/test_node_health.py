@@ -52,7 +52,7 @@ class Plugin:
             known=self.disk.kept,
             store=self.disk,
             reported=self.said.append,
-            counted=lambda _, xid: self.counted.append(xid),
+            xid_seen=lambda _, xid: self.counted.append(xid),
         )
 
     def look(self, seconds: float = 5, *, answers: bool = True) -> str:
@@ -154,6 +154,16 @@ def test_an_application_that_goes_on_failing_is_said_every_ten_minutes() -> None
         plugin.look(10)
         plugin.xid(31)
     assert len(plugin.said) == 2
+
+
+def test_after_a_restart_the_problems_that_counted_are_known() -> None:
+    plugin = Plugin()
+    plugin.look()
+    plugin.xid(95)
+    plugin.look()
+    plugin.start()
+    (known,) = plugin.health.last(DriverReady((observed(0),))).gpus
+    assert state(known.state.problems) == "needs-reset"
 
 
 def test_at_rest_nothing_is_written() -> None:
