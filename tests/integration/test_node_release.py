@@ -105,6 +105,24 @@ def test_claims_are_refused_and_can_end_while_released(host: Host) -> None:
     assert host.gpus.processes_with_nvml() == set()
 
 
+@pytest.mark.parametrize("is_installed", [True, False], ids=["unloaded", "uninstalled"])
+def test_partition_whose_claim_ends_without_the_driver_is_removed_when_it_is_back(
+    host: Host, *, is_installed: bool
+) -> None:
+    _in_service(host)
+    assert _prepare(host, "held", "gpu-3-mig-1g10gb-19-0").error == ""
+    if is_installed:
+        host.gpus.driver(available=False)
+    else:
+        host.gpus.uninstall_driver()
+
+    _unprepare(host, "held")
+    assert len(host.gpus.state.gpus[3].instances) == 1
+    host.gpus.driver(available=True)
+
+    eventually(lambda: not host.gpus.state.gpus[3].instances)
+
+
 def test_plugin_that_starts_on_a_released_node_opens_nothing(host: Host) -> None:
     plugin = _in_service(host)
     _ask(host, "new driver")
