@@ -21,7 +21,7 @@ from kubelet_plugin.devices.publish_settings import (
     SHARE_CORES,
     PublishSettings,
 )
-from kubelet_plugin.inventory.health import Eviction
+from kubelet_plugin.inventory.health import EvictionCause
 from kubelet_plugin.inventory.xid import XidRules
 from kubelet_plugin.inventory.xid_catalogue import BY_ACTION_ONLY, XidSeverity
 
@@ -59,11 +59,11 @@ def _evictions(value: object) -> object:
     return [] if words == ["none"] else words
 
 
-_EVICTION = f"({'|'.join(Eviction)})"
+_EVICTION = f"({'|'.join(EvictionCause)})"
 _EvictionsText = Annotated[str, Field(pattern=rf"^ *(none|{_EVICTION}( *, *{_EVICTION})*) *\Z")]
 Evictions = Annotated[
-    frozenset[Eviction],
-    BeforeValidator(_evictions, json_schema_input_type=_EvictionsText | list[Eviction]),
+    frozenset[EvictionCause],
+    BeforeValidator(_evictions, json_schema_input_type=_EvictionsText | list[EvictionCause]),
 ]
 
 

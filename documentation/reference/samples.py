@@ -6,7 +6,7 @@ from typing import Final
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, NvLink
 from kubelet_plugin.inventory.health import (
     FOUND_BY_DRIVER,
-    Finding,
+    DriverVerdict,
     GpuLost,
     GpuProblem,
     GpuUnreadable,
@@ -51,6 +51,6 @@ NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 PROBLEM_SAMPLES: Final[tuple[GpuProblem, ...]] = (
     GpuLost(FAILURE, NEVER),
     GpuUnreadable(FAILURE, NEVER),
-    *(kind(Finding("REASON", "FINDING"), NEVER) for kind in FOUND_BY_DRIVER),
+    *(kind(DriverVerdict("REASON", "FINDING"), NEVER) for kind in FOUND_BY_DRIVER),
 )
 """A problem of each type."""

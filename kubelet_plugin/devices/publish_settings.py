@@ -5,12 +5,12 @@ from fractions import Fraction
 from typing import Final
 
 from carina_dra.least_share import DEFAULT_LEAST_SHARE
-from kubelet_plugin.inventory.health import Eviction
+from kubelet_plugin.inventory.health import EvictionCause
 
 SHARE_CORES: Final = 10
 """Percent of a GPU that a share gets by default, unless the settings say otherwise."""
 
-DEFAULT_EVICT: Final = frozenset({Eviction.LOST, Eviction.RESET, Eviction.BUS_RESET})
+DEFAULT_EVICT: Final = frozenset({EvictionCause.LOST, EvictionCause.RESET, EvictionCause.BUS_RESET})
 """Problems that end what runs on the GPU anyway."""
 
 HOST_MEMORY_MIB: Final = 2**20
@@ -31,5 +31,5 @@ class PublishSettings:
     """Whether slices name the attribute that groups devices by the counters that they consume."""
     least_share: Fraction = DEFAULT_LEAST_SHARE
     """What a partition or a share counts at least in queues, as a part of its GPU."""
-    evict: frozenset[Eviction] = DEFAULT_EVICT
+    evict: frozenset[EvictionCause] = DEFAULT_EVICT
     """The problems of a GPU because of which its pods are evicted."""

@@ -7,7 +7,7 @@ from carina_dra.node_keys import NodeKeys
 from carina_dra.resource import DeviceTaint, TaintEffect
 from kubelet_plugin.inventory.compute_mode import COMPUTE_MODE, ComputeMode
 from kubelet_plugin.inventory.health import (
-    Eviction,
+    EvictionCause,
     GpuProblem,
     GpuProblems,
     Severity,
@@ -22,7 +22,7 @@ def released_taint(driver: str) -> DeviceTaint:
 
 
 def taints(
-    problems: GpuProblems, driver: str, evict: Collection[Eviction]
+    problems: GpuProblems, driver: str, evict: Collection[EvictionCause]
 ) -> tuple[DeviceTaint, ...]:
     """Returns a taint `<driver>/<state>` for each state, whose value is the reason.
 
@@ -64,7 +64,7 @@ def compute_mode_taints(
     return (DeviceTaint(key=key, effect=TaintEffect.NO_SCHEDULE, value=mode.value),)
 
 
-def _effect(problem: GpuProblem, evict: Collection[Eviction]) -> TaintEffect:
+def _effect(problem: GpuProblem, evict: Collection[EvictionCause]) -> TaintEffect:
     match problem.severity:
         case Severity.HARMLESS:
             return TaintEffect.NONE

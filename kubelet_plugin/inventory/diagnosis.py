@@ -16,8 +16,8 @@ from kubelet_plugin.inventory.health import (
     HEALTHY,
     Degraded,
     Draining,
+    DriverVerdict,
     FabricFailed,
-    Finding,
     GpuProblem,
     GpuProblems,
     MemoryFailed,
@@ -33,8 +33,8 @@ from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.inventory.signals import Fabric, Signals
 from kubelet_plugin.inventory.xid import XidRules
 
-Kind: TypeAlias = type[NeedsReboot | NeedsReset | Draining | Degraded]
-_ACTIONS: Final[Mapping[int, tuple[Kind, str]]] = {
+ActionProblem: TypeAlias = type[NeedsReboot | NeedsReset | Draining | Degraded]
+_ACTIONS: Final[Mapping[int, tuple[ActionProblem, str]]] = {
     1: (NeedsReset, "needs a reset"),
     2: (NeedsReboot, "needs a reboot of the node"),
     3: (Draining, "has to be rid of peer-to-peer traffic"),
@@ -49,7 +49,7 @@ _OF_THE_NODE: Final = frozenset({2, 7})
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class HealthMemory:
     """What is remembered of the node's GPUs, by UUID."""
 
     faults: Mapping[str, Faults] = field(default_factory=dict)
@@ -59,11 +59,11 @@ class Memory:
 
 def diagnosed(
     inventory: DriverReady,
-    memory: Memory,
+    memory: HealthMemory,
     rules: XidRules,
     cleared: Mapping[str, datetime],
     now: datetime,
-) -> tuple[DriverReady, Memory]:
+) -> tuple[DriverReady, HealthMemory]:
     """Returns the inventory with the problems of its GPUs, and what to remember.
 
     The problems that `inventory` has are those of GPUs that do not answer. Such a GPU keeps what
@@ -91,12 +91,12 @@ def diagnosed(
     # A GPU that is gone may come back, as after a reset of its bus.
     left = {uuid: of_gpu for uuid, of_gpu in memory.faults.items() if uuid not in faults}
     kept = {uuid: of_gpu for uuid, of_gpu in {**left, **faults}.items() if of_gpu}
-    return replace(inventory, gpus=gpus), Memory(kept, problems)
+    return replace(inventory, gpus=gpus), HealthMemory(kept, problems)
 
 
 def _counting(
     observed: ObservedGpu,
-    memory: Memory,
+    memory: HealthMemory,
     rules: XidRules,
     cleared: Mapping[str, datetime],
     now: datetime,
@@ -109,7 +109,7 @@ def _counting(
 
 
 def _problems(
-    observed: ObservedGpu, memory: Memory, faults: Faults, rules: XidRules, now: datetime
+    observed: ObservedGpu, memory: HealthMemory, faults: Faults, rules: XidRules, now: datetime
 ) -> GpuProblems:
     found: dict[ProblemIdentity, GpuProblem] = {}
     silent = unanswered(observed.state.problems)
@@ -118,7 +118,7 @@ def _problems(
         found = {identity(known): known for known in before if not is_unanswered(known)}
         found |= {identity(problem): problem for problem in silent}
         if any(problem.reason == _RESET_REQUIRED for problem in silent):
-            reset = Finding(_RESET_REQUIRED, "answers that it has to be reset")
+            reset = DriverVerdict(_RESET_REQUIRED, "answers that it has to be reset")
             found.setdefault((NeedsReset.state, None), NeedsReset(reset, now))
     else:
         for problem in _of_signals(observed.state.signals, faults, now):
@@ -135,23 +135,23 @@ def _of_signals(signals: Signals, faults: Faults, now: datetime) -> Iterator[Gpu
         kind, text = _ACTIONS.get(action, (NeedsReset, "needs a reset, or more"))
         after = remembered_faults.explained(faults.values())
         reason = f"recovery-action-{action}"
-        yield kind(Finding(reason, f"{text} (recovery action {action}){after}"), now)
+        yield kind(DriverVerdict(reason, f"{text} (recovery action {action}){after}"), now)
     if signals.memory_unrepairable:
-        yield MemoryFailed(Finding("memory-unrepairable", "has memory beyond repair"), now)
+        yield MemoryFailed(DriverVerdict("memory-unrepairable", "has memory beyond repair"), now)
     if signals.rows_failed:
         text = "has rows of memory that could not be remapped"
-        yield MemoryFailed(Finding("row-remap-failure", text), now)
+        yield MemoryFailed(DriverVerdict("row-remap-failure", text), now)
     if signals.sram_threshold_exceeded:
         text = "has more uncorrectable errors of SRAM than allowed"
-        yield MemoryFailed(Finding("sram-threshold", text), now)
+        yield MemoryFailed(DriverVerdict("sram-threshold", text), now)
     yield from _of_fabric(signals.fabric, now)
     if signals.rows_pending:
         text = "has rows of memory to be remapped at its next reset"
-        yield Degraded(Finding("row-remap-pending", text), now)
+        yield Degraded(DriverVerdict("row-remap-pending", text), now)
     if signals.repair_pending:
-        yield Degraded(Finding("repair-pending", "is to be repaired at its next reset"), now)
+        yield Degraded(DriverVerdict("repair-pending", "is to be repaired at its next reset"), now)
     for slowdown in sorted(signals.slowdowns):
-        yield Degraded(Finding(slowdown.value, f"is slowed down ({slowdown.value})"), now)
+        yield Degraded(DriverVerdict(slowdown.value, f"is slowed down ({slowdown.value})"), now)
 
 
 def _of_fabric(fabric: Fabric, now: datetime) -> Iterator[GpuProblem]:
@@ -159,9 +159,9 @@ def _of_fabric(fabric: Fabric, now: datetime) -> Iterator[GpuProblem]:
         case Fabric.ABSENT | Fabric.HEALTHY:
             return
         case Fabric.LIMITED:
-            yield Degraded(Finding(fabric.value, "has less of its NVLink fabric"), now)
+            yield Degraded(DriverVerdict(fabric.value, "has less of its NVLink fabric"), now)
         case Fabric.UNHEALTHY | Fabric.JOINING | Fabric.REFUSED:
-            yield FabricFailed(Finding(fabric.value, "is not well in its NVLink fabric"), now)
+            yield FabricFailed(DriverVerdict(fabric.value, "is not well in its NVLink fabric"), now)
 
 
 def _reboot_of_node(inventory: DriverReady, now: datetime) -> NeedsReboot | None:
@@ -170,7 +170,7 @@ def _reboot_of_node(inventory: DriverReady, now: datetime) -> NeedsReboot | None
         action = observed.state.signals.recovery_action
         if action in _OF_THE_NODE:
             text = f"needs a reboot of the node (recovery action {action} of {observed.gpu.uuid})"
-            return NeedsReboot(Finding(f"recovery-action-{action}", text), now)
+            return NeedsReboot(DriverVerdict(f"recovery-action-{action}", text), now)
     return None
 
 

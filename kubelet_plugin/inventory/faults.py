@@ -14,7 +14,7 @@ from kubelet_plugin.inventory.gpu import Gpu, ObservedGpu
 from kubelet_plugin.inventory.health import (
     Degraded,
     Draining,
-    Finding,
+    DriverVerdict,
     GpuProblem,
     MemoryFailed,
     NeedsReboot,
@@ -73,7 +73,7 @@ def remembered(faults: Faults, fault: Fault, rules: XidRules, gpu: Gpu) -> Fault
     """Returns the faults with one more report."""
     known = faults.get(fault.key)
     if known is not None:
-        latest = max(known, fault, key=lambda each: (each.last, each.binding))
+        latest = max(known, fault, key=lambda report: (report.last, report.binding))
         fault = replace(
             latest,
             first=min(known.first, fault.first),
@@ -152,12 +152,12 @@ def explained(faults: Iterable[Fault]) -> str:
     return f" after XID {', '.join(map(str, numbers))}" if numbers else ""
 
 
-def _together(one: Fault, other: Fault) -> bool:
-    return one.first - TOGETHER <= other.last and other.first - TOGETHER <= one.last
+def _together(fault: Fault, other: Fault) -> bool:
+    return fault.first - TOGETHER <= other.last and other.first - TOGETHER <= fault.last
 
 
 def _problem(fault: Fault, severity: XidSeverity) -> GpuProblem | None:
-    finding = Finding(f"xid-{fault.xid}", f"has reported {text(fault.xid)}")
+    finding = DriverVerdict(f"xid-{fault.xid}", f"has reported {text(fault.xid)}")
     site = fault.site if fault.xid in CONTAINED else None
     match severity:
         case XidSeverity.IGNORE | XidSeverity.APPLICATION:

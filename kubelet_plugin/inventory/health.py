@@ -48,7 +48,7 @@ class NvmlHang:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DriverVerdict:
     """What the driver says of a GPU, now or in an XID."""
 
     reason: str
@@ -71,7 +71,7 @@ class Severity(Enum):
     """Work goes on; claims are prepared."""
 
 
-class Eviction(StrEnum):
+class EvictionCause(StrEnum):
     """The words of the setting `evict`, which say whose pods are evicted."""
 
     LOST = "lost"
@@ -87,8 +87,8 @@ BUS_RESET_REASON: Final = "recovery-action-6"
 class _OfDriver:
     """A problem because of what the driver says."""
 
-    eviction: ClassVar[Eviction | None] = None
-    finding: Finding
+    eviction: ClassVar[EvictionCause | None] = None
+    finding: DriverVerdict
     since: datetime
     site: MigSite | None = None
     """The GPU instance that alone has the problem; None if the whole GPU has it."""
@@ -110,7 +110,7 @@ class GpuLost:
     event_reason: ClassVar[str] = "GPULost"
     severity: ClassVar[Severity] = Severity.FATAL
     remedy: ClassVar[str] = "reset the GPU or reboot the node"
-    eviction: ClassVar[Eviction | None] = Eviction.LOST
+    eviction: ClassVar[EvictionCause | None] = EvictionCause.LOST
     site: ClassVar[MigSite | None] = None
     failure: NvmlFailure
     since: datetime
@@ -132,7 +132,7 @@ class GpuUnreadable:
     event_reason: ClassVar[str] = "GPUUnreadable"
     severity: ClassVar[Severity] = Severity.TRANSIENT
     remedy: ClassVar[str] = "if this continues, reset the GPU"
-    eviction: ClassVar[Eviction | None] = None
+    eviction: ClassVar[EvictionCause | None] = None
     site: ClassVar[MigSite | None] = None
     failure: NvmlFailure | NvmlHang
     since: datetime
@@ -154,7 +154,7 @@ class NeedsReboot(_OfDriver):
     event_reason: ClassVar[str] = "GPUNeedsReboot"
     severity: ClassVar[Severity] = Severity.FATAL
     remedy: ClassVar[str] = "drain and reboot the node"
-    eviction: ClassVar[Eviction | None] = Eviction.REBOOT
+    eviction: ClassVar[EvictionCause | None] = EvictionCause.REBOOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,9 @@ class NeedsReset(_OfDriver):
     remedy: ClassVar[str] = "end what uses the GPU, and reset it with nvidia-smi --gpu-reset"
 
     @property
-    def eviction(self) -> Eviction:  # type: ignore[override]  # a constant of most problems
+    def eviction(self) -> EvictionCause:  # type: ignore[override]  # a constant of most problems
         """Resets of the PCIe bus have a word of their own."""
-        return Eviction.BUS_RESET if self.reason == BUS_RESET_REASON else Eviction.RESET
+        return EvictionCause.BUS_RESET if self.reason == BUS_RESET_REASON else EvictionCause.RESET
 
 
 @dataclass(frozen=True, slots=True)

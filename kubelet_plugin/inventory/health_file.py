@@ -17,7 +17,7 @@ from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.health import HEALTHY
 from kubelet_plugin.inventory.health_record import HealthRecordError, read, written
 from kubelet_plugin.inventory.inventory import DriverReady
-from kubelet_plugin.inventory.node_health import Remembered
+from kubelet_plugin.inventory.node_health import RememberedHealth
 
 _GPUS: Final = TypeAdapter(tuple[ObservedGpu, ...])
 
@@ -30,7 +30,7 @@ class HealthFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "health.json"
 
-    def load(self) -> Remembered:
+    def load(self) -> RememberedHealth:
         """Returns what was remembered; nothing if there is no file, or a damaged one.
 
         Raises OSError: the file cannot be read, or not be set aside.
@@ -38,7 +38,7 @@ class HealthFile:
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
-            return Remembered()
+            return RememberedHealth()
         try:
             return read(content)
         except HealthRecordError as error:
@@ -50,9 +50,9 @@ class HealthFile:
                 "with a DeviceTaintRule",
                 extra={"path": str(aside), "error": str(error)},
             )
-            return Remembered()
+            return RememberedHealth()
 
-    def save(self, remembered: Remembered) -> None:
+    def save(self, remembered: RememberedHealth) -> None:
         """Replaces what is remembered. Raises OSError."""
         replace_file(str(self._path), written(remembered), temporary=f"{self._path}.tmp")
 

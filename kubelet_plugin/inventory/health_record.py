@@ -15,11 +15,11 @@ from kubelet_plugin.inventory.damping import (
     Trouble,
     TroubleKey,
 )
-from kubelet_plugin.inventory.diagnosis import Memory
+from kubelet_plugin.inventory.diagnosis import HealthMemory
 from kubelet_plugin.inventory.faults import Fault
 from kubelet_plugin.inventory.health import (
     FOUND_BY_DRIVER,
-    Finding,
+    DriverVerdict,
     GpuLost,
     GpuProblem,
     GpuProblems,
@@ -29,7 +29,7 @@ from kubelet_plugin.inventory.health import (
     in_order,
 )
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
-from kubelet_plugin.inventory.node_health import Remembered
+from kubelet_plugin.inventory.node_health import RememberedHealth
 
 _VERSION: Final = 1
 _FOUND: Final = {kind.state: kind for kind in FOUND_BY_DRIVER}
@@ -107,7 +107,7 @@ class _Record(_Form):
     troubles: tuple[_Trouble, ...]
 
 
-def written(remembered: Remembered) -> bytes:
+def written(remembered: RememberedHealth) -> bytes:
     """Returns the record."""
     memory = remembered.memory
     record = _Record(
@@ -124,7 +124,7 @@ def written(remembered: Remembered) -> bytes:
     return record.model_dump_json(indent=1).encode() + b"\n"
 
 
-def read(content: bytes) -> Remembered:
+def read(content: bytes) -> RememberedHealth:
     """Returns what a record says. Raises HealthRecordError."""
     try:
         record = _Record.model_validate_json(content)
@@ -141,7 +141,7 @@ def read(content: bytes) -> Remembered:
         troubles = dict(map(_trouble, record.troubles))
     except ValueError as error:
         raise HealthRecordError(str(error)) from error
-    return Remembered(Memory(faults, problems), troubles)
+    return RememberedHealth(HealthMemory(faults, problems), troubles)
 
 
 def _site_form(site: MigSite | None) -> _Site | None:
@@ -208,7 +208,7 @@ def _problem(form: _Problem) -> GpuProblem:
         case "unreadable", float(seconds):
             return GpuUnreadable(NvmlHang(seconds), form.since)
         case state, _Finding(reason=reason, text=text) if state in _FOUND:
-            return _FOUND[state](Finding(reason, text), form.since, _site(form.site))
+            return _FOUND[state](DriverVerdict(reason, text), form.since, _site(form.site))
         case _:
             pass
     raise ValueError(f"problem {form.state} cannot be because of {form.because}")

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from kubelet_plugin.inventory.change import ApplicationFailed, InventoryChange
 from kubelet_plugin.inventory.damping import Damping, Troubles, counted, damped
-from kubelet_plugin.inventory.diagnosis import Memory, diagnosed
+from kubelet_plugin.inventory.diagnosis import HealthMemory, diagnosed
 from kubelet_plugin.inventory.faults import NONE, Fault, matters, remembered
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverReady, Inventory, known_gpus
@@ -30,17 +30,17 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RememberedHealth:
     """What outlasts the process."""
 
-    memory: Memory = field(default_factory=Memory)
+    memory: HealthMemory = field(default_factory=HealthMemory)
     troubles: Troubles = field(default_factory=dict)
 
 
 class HealthStore(Protocol):
     """Keeps what outlasts the process. Raises OSError."""
 
-    def save(self, remembered: Remembered) -> None:
+    def save(self, remembered: RememberedHealth) -> None:
         """Replaces what is kept."""
 
 
@@ -53,7 +53,7 @@ class NodeHealth:
         now: Callable[[], datetime],
         rules: XidRules = XidRules(),  # noqa: B008 - a value
         damping: Damping = Damping(),  # noqa: B008 - a value
-        known: Remembered = Remembered(),
+        known: RememberedHealth = RememberedHealth(),
         store: HealthStore | None = None,
         reported: Callable[[InventoryChange], None] = lambda _: None,
         xid_seen: Callable[[str, int], None] = lambda _uuid, _xid: None,
@@ -131,7 +131,7 @@ class NodeHealth:
         uuid = observed.gpu.uuid
         before = self._memory.faults.get(uuid, NONE)
         after = remembered(before, fault, self._rules, observed.gpu)
-        self._memory = Memory({**self._memory.faults, uuid: after}, self._memory.problems)
+        self._memory = HealthMemory({**self._memory.faults, uuid: after}, self._memory.problems)
         if after.keys() != before.keys():
             self._save()
 
@@ -148,7 +148,7 @@ class NodeHealth:
 
     def _save(self) -> None:
         """Keeps what has changed; what cannot be written is tried again after the next read."""
-        current = Remembered(self._memory, self._troubles)
+        current = RememberedHealth(self._memory, self._troubles)
         if self._store is None or current == self._saved:
             return
         try:

@@ -21,7 +21,7 @@ _INTERVAL: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class NodeRelease:
+class Releasing:
     """Follows what the Node asks for, until the process ends."""
 
     def __init__(

@@ -33,7 +33,7 @@ from kubelet_plugin.inventory.inventory import (
 )
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.node.phase_file import PhaseFile
-from kubelet_plugin.node.releasing import NodeRelease
+from kubelet_plugin.node.releasing import Releasing
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
@@ -172,7 +172,7 @@ def repair_periodically(
     gpus_changed: threading.Event,
     interval: float,
     poller: InventoryPoller,
-    release: NodeRelease,
+    release: Releasing,
 ) -> None:
     """Repairs claims when the GPUs are first known or change, and every `interval` seconds.
 

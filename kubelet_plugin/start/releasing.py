@@ -8,7 +8,7 @@ from carina_dra.kube.client import Client
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.node.answering import NodeAnswer
 from kubelet_plugin.node.phase_file import PhaseFile
-from kubelet_plugin.node.releasing import NodeRelease
+from kubelet_plugin.node.releasing import Releasing
 from kubelet_plugin.node.watch import NodeWatch
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.node import NodeReport
@@ -36,9 +36,9 @@ def node_release(
     cleanup: contextlib.ExitStack,
     *,
     closed: bool,
-) -> NodeRelease:
+) -> Releasing:
     """Watches the own Node; what it returns does what the Node asks for, once it is started."""
-    release = NodeRelease(
+    release = Releasing(
         phase,
         view=lambda: watch.latest,
         holders=claims.holders,

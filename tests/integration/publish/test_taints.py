@@ -11,7 +11,7 @@ from kubelet_plugin.inventory.health import (
     PROBLEMS,
     Degraded,
     Draining,
-    Finding,
+    DriverVerdict,
     GpuProblem,
     NeedsReset,
 )
@@ -21,10 +21,14 @@ from tests.integration.published_slices import DRIVER, NodeInApi, Report
 from tests.samples.gpus import LOST, NOTICED, UNREADABLE
 from tests.samples.mig_models import MODELS, observed_with
 
-ALL = (LOST, UNREADABLE, *(kind(Finding("some-reason", ""), NOTICED) for kind in FOUND_BY_DRIVER))
-DRAIN = Draining(Finding("recovery-action-4", ""), NOTICED)
-RESET = NeedsReset(Finding("recovery-action-1", ""), NOTICED)
-DEGRADED = Degraded(Finding("row-remap-pending", ""), NOTICED)
+ALL = (
+    LOST,
+    UNREADABLE,
+    *(kind(DriverVerdict("some-reason", ""), NOTICED) for kind in FOUND_BY_DRIVER),
+)
+DRAIN = Draining(DriverVerdict("recovery-action-4", ""), NOTICED)
+RESET = NeedsReset(DriverVerdict("recovery-action-1", ""), NOTICED)
+DEGRADED = Degraded(DriverVerdict("row-remap-pending", ""), NOTICED)
 H100 = MODELS["h100-sxm5-80gb"]
 
 

@@ -16,7 +16,7 @@ from kubelet_plugin.inventory.health import (
     PROBLEMS,
     Degraded,
     Draining,
-    Finding,
+    DriverVerdict,
     GpuLost,
     GpuProblem,
     GpuUnreadable,
@@ -33,11 +33,14 @@ from kubelet_plugin.inventory.inventory import (
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
 from tests.samples.gpus import LOST, MIG, NOTICED, UNREADABLE, observed
 
-SLOW = Degraded(Finding("hw-slowdown", "is throttled"), NOTICED)
+SLOW = Degraded(DriverVerdict("hw-slowdown", "is throttled"), NOTICED)
 ILL = {
     GpuLost.state: LOST,
     GpuUnreadable.state: UNREADABLE,
-    **{kind.state: kind(Finding("xid-95", "had a fault"), NOTICED) for kind in FOUND_BY_DRIVER},
+    **{
+        kind.state: kind(DriverVerdict("xid-95", "had a fault"), NOTICED)
+        for kind in FOUND_BY_DRIVER
+    },
 }
 
 
@@ -98,7 +101,7 @@ def test_every_problem_but_a_harmless_one_makes_a_device_unhealthy_or_unknown() 
 
 def test_a_fault_of_one_gpu_instance_is_that_of_its_partition_alone() -> None:
     site = MigSite(0, MigPlacement(0, 8))
-    gpus = seen(Draining(Finding("xid-94", "had a contained error"), NOTICED, site))
+    gpus = seen(Draining(DriverVerdict("xid-94", "had a contained error"), NOTICED, site))
     assert isinstance(gpus.health("gpu-0-mig-7g80gb-0-0"), Unhealthy)
     assert gpus.health("gpu-0-mig-1g10gb-19-0") == Healthy()
 

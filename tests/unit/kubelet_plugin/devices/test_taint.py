@@ -12,9 +12,9 @@ from kubelet_plugin.inventory.health import (
     PROBLEMS,
     Degraded,
     Draining,
-    Eviction,
+    DriverVerdict,
+    EvictionCause,
     FabricFailed,
-    Finding,
     FoundByDriver,
     GpuProblem,
     MemoryFailed,
@@ -29,7 +29,7 @@ SITE = MigSite(9, MigPlacement(0, 4))
 
 
 def problem(kind: type[FoundByDriver], reason: str, site: MigSite | None = None) -> FoundByDriver:
-    return kind(Finding(reason, "has reported something"), NOTICED, site)
+    return kind(DriverVerdict(reason, "has reported something"), NOTICED, site)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_the_key_is_the_state_and_the_value_the_reason(
     ("evict", "evicting"),
     [
         ((), set()),
-        ((Eviction.LOST,), {"lost"}),
-        ((Eviction.RESET,), {"needs-reset"}),
-        ((Eviction.BUS_RESET,), set()),
-        ((Eviction.REBOOT,), {"needs-reboot"}),
-        (tuple(Eviction), {"lost", "needs-reset", "needs-reboot"}),
+        ((EvictionCause.LOST,), {"lost"}),
+        ((EvictionCause.RESET,), {"needs-reset"}),
+        ((EvictionCause.BUS_RESET,), set()),
+        ((EvictionCause.REBOOT,), {"needs-reboot"}),
+        (tuple(EvictionCause), {"lost", "needs-reset", "needs-reboot"}),
     ],
 )
 def test_the_setting_says_whose_pods_are_evicted(
-    evict: tuple[Eviction, ...], evicting: set[str]
+    evict: tuple[EvictionCause, ...], evicting: set[str]
 ) -> None:
     problems = frozenset({LOST, UNREADABLE, *(problem(kind, "some") for kind in FOUND_BY_DRIVER)})
 
@@ -82,7 +82,7 @@ def test_the_setting_says_whose_pods_are_evicted(
 
 def test_a_bus_reset_has_a_word_of_its_own() -> None:
     (taint,) = taints(
-        frozenset({problem(NeedsReset, "recovery-action-6")}), DRIVER, {Eviction.RESET}
+        frozenset({problem(NeedsReset, "recovery-action-6")}), DRIVER, {EvictionCause.RESET}
     )
     assert taint.effect is TaintEffect.NO_SCHEDULE
 
@@ -111,7 +111,9 @@ def test_the_problem_of_the_whole_gpu_counts_before_that_of_an_instance() -> Non
 
 
 def test_a_taint_does_not_change_with_the_time_of_its_problem() -> None:
-    later = Draining(Finding("recovery-action-4", "other words"), NOTICED + timedelta(hours=1))
+    later = Draining(
+        DriverVerdict("recovery-action-4", "other words"), NOTICED + timedelta(hours=1)
+    )
     assert taints(frozenset({later}), DRIVER, ()) == taints(
         frozenset({problem(Draining, "recovery-action-4")}), DRIVER, ()
     )

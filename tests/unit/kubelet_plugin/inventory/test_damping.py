@@ -11,7 +11,7 @@ from kubelet_plugin.inventory.damping import Damping, Troubles, damped
 from kubelet_plugin.inventory.health import (
     HEALTHY,
     Degraded,
-    Finding,
+    DriverVerdict,
     GpuProblem,
     GpuProblems,
     GpuUnreadable,
@@ -21,7 +21,7 @@ from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
 from tests.samples.gpus import LOST, NOTICED, UNREADABLE, observed
 
 DAMPING = Damping(first=60.0, longest=1800.0)
-SLOW = Degraded(Finding("hw-thermal-slowdown", "is slowed down"), NOTICED)
+SLOW = Degraded(DriverVerdict("hw-thermal-slowdown", "is slowed down"), NOTICED)
 HUNG = GpuUnreadable(NvmlHang(30.0), NOTICED)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubelet_plugin.devices.publish_settings import DEFAULT_EVICT
 from kubelet_plugin.devices.taint import taints
-from kubelet_plugin.inventory.diagnosis import Memory, diagnosed
+from kubelet_plugin.inventory.diagnosis import HealthMemory, diagnosed
 from kubelet_plugin.inventory.faults import MOST, Fault, Faults, remembered
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.health import (
@@ -70,7 +70,7 @@ class Node:
     """GPUs of which a test says what is read."""
 
     def __init__(self, *known: Fault) -> None:
-        self.memory = Memory({UUID: faults(*known)})
+        self.memory = HealthMemory({UUID: faults(*known)})
         self.cleared: dict[str, datetime] = {}
 
     def look(self, *gpus: ObservedGpu, seconds: float = 100) -> list[GpuProblems]:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubelet_plugin.inventory.damping import Failing, Recovered, Recovering
-from kubelet_plugin.inventory.diagnosis import Memory
+from kubelet_plugin.inventory.diagnosis import HealthMemory
 from kubelet_plugin.inventory.faults import Fault
 from kubelet_plugin.inventory.health import (
     FOUND_BY_DRIVER,
-    Finding,
+    DriverVerdict,
     GpuLost,
     GpuUnreadable,
     NvmlFailure,
@@ -25,13 +25,13 @@ from kubelet_plugin.inventory.health_file import GpusFile, HealthFile
 from kubelet_plugin.inventory.health_record import HealthRecordError, read, written
 from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
-from kubelet_plugin.inventory.node_health import Remembered
+from kubelet_plugin.inventory.node_health import RememberedHealth
 from tests.samples.gpus import LOST, MIG, NOTICED, UNREADABLE, gpu, observed
 
 UUID = gpu(0).uuid
 FAULT = Fault(95, None, NOTICED, NOTICED + timedelta(seconds=5), 3, "boot-1/7")
-REMEMBERED = Remembered(
-    Memory({UUID: {FAULT.key: FAULT}}, {UUID: frozenset({LOST, UNREADABLE})}),
+REMEMBERED = RememberedHealth(
+    HealthMemory({UUID: {FAULT.key: FAULT}}, {UUID: frozenset({LOST, UNREADABLE})}),
     {(UUID, ("unanswered", None)): Failing(frozenset({LOST}), 2)},
 )
 
@@ -49,7 +49,10 @@ PROBLEMS = st.one_of(
     st.builds(GpuLost, FAILURES, TIMES),
     st.builds(GpuUnreadable, FAILURES, TIMES),
     st.builds(GpuUnreadable, st.builds(NvmlHang, st.floats(0, 1e6)), TIMES),
-    *(st.builds(kind, st.builds(Finding, TEXT, TEXT), TIMES, SITES) for kind in FOUND_BY_DRIVER),
+    *(
+        st.builds(kind, st.builds(DriverVerdict, TEXT, TEXT), TIMES, SITES)
+        for kind in FOUND_BY_DRIVER
+    ),
 )
 FAULTS = st.builds(Fault, st.integers(0, 9999), SITES, TIMES, TIMES, st.integers(1, 10**9), TEXT)
 SETS = st.frozensets(PROBLEMS, max_size=4)
@@ -70,7 +73,7 @@ KEYS = PROBLEMS.map(identity) | st.just(("unanswered", None))
 )
 def test_what_is_written_is_read(faults, problems, troubles) -> None:  # type: ignore[no-untyped-def]
     by_key = {uuid: {fault.key: fault for fault in found} for uuid, found in faults.items()}
-    remembered = Remembered(Memory(by_key, problems), troubles)
+    remembered = RememberedHealth(HealthMemory(by_key, problems), troubles)
     assert read(written(remembered)) == remembered
 
 
@@ -96,7 +99,7 @@ def test_a_record_that_is_not_one_is_refused_where_it_is_not(change, where: str)
 
 
 def test_a_file_keeps_what_is_remembered(tmp_path: Path) -> None:
-    assert HealthFile(tmp_path).load() == Remembered()
+    assert HealthFile(tmp_path).load() == RememberedHealth()
     HealthFile(tmp_path).save(REMEMBERED)
     assert HealthFile(tmp_path).load() == REMEMBERED
     assert [path.name for path in tmp_path.iterdir()] == ["health.json"]
@@ -109,7 +112,7 @@ def test_a_damaged_file_is_set_aside_and_an_error_says_so(
     (tmp_path / "health.json").write_bytes(content)
 
     with caplog.at_level(logging.ERROR):
-        assert HealthFile(tmp_path).load() == Remembered()
+        assert HealthFile(tmp_path).load() == RememberedHealth()
 
     assert (tmp_path / "health.json.damaged").read_bytes() == content
     (record,) = caplog.records

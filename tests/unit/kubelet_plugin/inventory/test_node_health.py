@@ -8,7 +8,7 @@ from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.health import state
 from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
-from kubelet_plugin.inventory.node_health import NodeHealth, Remembered
+from kubelet_plugin.inventory.node_health import NodeHealth, RememberedHealth
 from kubelet_plugin.inventory.signals import Signals, Slowdown
 from tests.samples.gpus import NOTICED, UNREADABLE, gpu, observed
 
@@ -21,11 +21,11 @@ class Disk:
     """Keeps what is saved; it may be full."""
 
     def __init__(self) -> None:
-        self.kept = Remembered()
+        self.kept = RememberedHealth()
         self.writes = 0
         self.full = False
 
-    def save(self, remembered: Remembered) -> None:
+    def save(self, remembered: RememberedHealth) -> None:
         if self.full:
             raise OSError(28, "No space left on device")
         self.kept = remembered
