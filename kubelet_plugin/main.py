@@ -129,7 +129,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             events=events,
             node=chosen.node_name,
             metrics=metrics,
-            not_set_up=live_claims.not_set_up,
+            not_repaired=live_claims.repair_failed,
         )
 
         def reorder(recorded: Collection[NodeClaim]) -> None:

@@ -18,7 +18,7 @@ from kubelet_plugin.claim_status.device_health import (
     Healthy,
     Unhealthy,
 )
-from kubelet_plugin.claim_status.readiness import NotSetUp, Readiness, SetUp
+from kubelet_plugin.claim_status.readiness import NotChecked, NotSetUp, Readiness, SetUp
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.partition import FoundPartition, Partition
@@ -168,6 +168,8 @@ def _ready(readiness: Readiness) -> Stated:
             return Stated(READY, ConditionStatus.TRUE, "Prepared", "")
         case NotSetUp(message):
             return Stated(READY, ConditionStatus.FALSE, "RepairFailed", _cut(message))
+        case NotChecked():
+            return Stated(READY, ConditionStatus.UNKNOWN, "NotChecked", "its GPU has a problem")
     assert_never(readiness)
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kubelet_plugin.claim_status.device_health import GpusNow
-from kubelet_plugin.claim_status.readiness import NotSetUp, Readiness, SetUp
+from kubelet_plugin.claim_status.readiness import NotChecked, NotSetUp, Readiness, SetUp
 from kubelet_plugin.claims.claim import NodeClaim
+from kubelet_plugin.claims.failure import ClaimFailure, DeviceUnhealthy
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.prepare.resource import Identity, Made, MadeInstance
 
@@ -58,9 +59,15 @@ class LiveClaims:
         }
         self._set_readiness(claim, SetUp(instances))
 
-    def not_set_up(self, claim: NodeClaim, message: str) -> None:
-        """Sets that a claim lacks something."""
-        self._set_readiness(claim, NotSetUp(message))
+    def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
+        """Sets that what a claim needs could not be checked and restored.
+
+        If its GPU has a problem, the claim stays what it was: the condition Healthy speaks of that.
+        """
+        if not isinstance(failure, DeviceUnhealthy):
+            self._set_readiness(claim, NotSetUp(str(failure)))
+        elif claim.uid not in self._now.readiness:
+            self._set_readiness(claim, NotChecked())
 
     def gpus_seen(self, inventory: Inventory) -> None:
         """Sets the GPUs."""

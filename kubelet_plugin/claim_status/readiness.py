@@ -22,4 +22,9 @@ class NotSetUp:
     message: str
 
 
-Readiness: TypeAlias = SetUp | NotSetUp
+@dataclass(frozen=True, slots=True)
+class NotChecked:
+    """What the claim needs cannot be checked, because its GPU has a problem."""
+
+
+Readiness: TypeAlias = SetUp | NotSetUp | NotChecked

@@ -11,7 +11,7 @@ from carina_dra.resource import ConsumerReference
 from kubelet_plugin.claim_status.health_notice import HealthNotice, ProblemBegan, ProblemEnded
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import Drift
-from kubelet_plugin.claims.failure import CallerGone, ClaimFailure, DeviceUnhealthy
+from kubelet_plugin.claims.failure import CallerGone, ClaimFailure
 from kubelet_plugin.kubelet.dra_service import ClaimOperation
 from kubelet_plugin.report.metrics import PluginMetrics
 
@@ -39,11 +39,11 @@ class ClaimReport:
         events: EventRecorder,
         node: str,
         metrics: PluginMetrics,
-        not_set_up: Callable[[NodeClaim, str], None] = lambda *_: None,
+        not_repaired: Callable[[NodeClaim, ClaimFailure], None] = lambda *_: None,
     ) -> None:
-        """`not_set_up` receives a claim that could not be repaired, and why."""
+        """`not_repaired` receives a claim that could not be repaired, and why."""
         self._events = events
-        self._not_set_up = not_set_up
+        self._not_repaired = not_repaired
         self._node = ObjectReference("v1", "Node", node, uid=node)
         self._metrics = metrics
 
@@ -123,8 +123,7 @@ class ClaimReport:
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
         """Reports that a prepared claim lacks something that could not be created."""
-        if not isinstance(failure, DeviceUnhealthy):  # of which the condition Healthy speaks
-            self._not_set_up(claim, str(failure))
+        self._not_repaired(claim, failure)
         self._metrics.repair_failures.labels(failure.reason).inc()
         _log.error(
             "a prepared claim cannot be repaired",

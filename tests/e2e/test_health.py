@@ -17,12 +17,13 @@ _CARINA = "import sys; from carina_dra.cli.command import main; sys.exit(main())
 
 
 def _share_of(gpus: SimulatedNode, minor: int) -> Object:
-    """A request for a small share of this GPU."""
+    """A request for a small share of this GPU, which keeps it whatever happens to the GPU."""
     expression = f"device.attributes['{DRIVER}'].uuid == '{gpus.state.gpus[minor].uuid}'"
     return request(
         deviceClassName=f"share.{DRIVER}",
         selectors=[{"cel": {"expression": expression}}],
         capacity={"requests": {"memory": "1Gi", "cores": "10"}},
+        tolerations=[{"operator": "Exists", "effect": "NoExecute"}],
     )
 
 

@@ -13,7 +13,7 @@ from kubelet_plugin.claim_status.device_status import (
     read_statuses,
     rendered,
 )
-from kubelet_plugin.claim_status.readiness import NotSetUp, SetUp
+from kubelet_plugin.claim_status.readiness import NotChecked, NotSetUp, SetUp
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
 from kubelet_plugin.prepare.resource import MadeInstance
@@ -84,6 +84,13 @@ def test_conditions_say_whether_it_is_ready_and_healthy() -> None:
         READY: (ConditionStatus.FALSE, "RepairFailed"),
         HEALTHY: (ConditionStatus.FALSE, "GPULost"),
     }
+
+
+def test_it_is_not_known_whether_a_claim_is_ready_that_could_not_be_checked() -> None:
+    status = only(*device_statuses(claim(), NotChecked(), now(observed(0, LOST))))
+    ready = status.condition(READY)
+    assert ready is not None
+    assert (ready.status, ready.reason) == (ConditionStatus.UNKNOWN, "NotChecked")
 
 
 def test_a_device_of_two_requests_is_said_once() -> None:

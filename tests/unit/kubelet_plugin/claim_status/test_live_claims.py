@@ -3,11 +3,14 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from kubelet_plugin.claim_status.live_claims import LiveClaims
-from kubelet_plugin.claim_status.readiness import NotSetUp, SetUp
+from kubelet_plugin.claim_status.readiness import NotChecked, NotSetUp, SetUp
+from kubelet_plugin.claims.failure import DeviceMissing, DeviceUnhealthy
 from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.prepare.resource import MadeInstance, instance_identity, spec_identity
 from tests.samples.claims import UID, allocated, claim
+from tests.samples.gpus import LOST
 
+MISSING = DeviceMissing(claim(), "gpu-0", ("gpu-1",))
 PARTITION = "gpu-0-mig-1g10gb-19-0"
 
 
@@ -52,13 +55,25 @@ def test_a_claim_is_set_up_with_the_instances_that_were_made_for_it() -> None:
 def test_a_claim_that_is_recorded_no_longer_is_forgotten() -> None:
     live = LiveClaims()
     live.recorded([claim()])
-    live.not_set_up(claim(), "no device node")
-    assert live.now.readiness == {UID: NotSetUp("no device node")}
+    live.repair_failed(claim(), MISSING)
+    assert live.now.readiness == {UID: NotSetUp(str(MISSING))}
 
     live.recorded([])
     live.recorded([claim()])
 
     assert live.now.readiness == {}
+
+
+def test_a_claim_is_as_ready_as_before_while_its_gpu_has_a_problem() -> None:
+    unhealthy = DeviceUnhealthy(claim(), "gpu-0", "GPU-0", LOST)
+    live = LiveClaims()
+    live.recorded([claim()])
+    live.repair_failed(claim(), unhealthy)
+    assert live.now.readiness == {UID: NotChecked()}
+
+    live.set_up(claim(), {})
+    live.repair_failed(claim(), unhealthy)
+    assert live.now.readiness == {UID: SetUp()}
 
 
 def test_what_is_the_same_wakes_nobody() -> None:

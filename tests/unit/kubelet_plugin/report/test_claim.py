@@ -10,7 +10,6 @@ from kubelet_plugin.claims.failure import (
     CallerGone,
     ClaimFailure,
     DeviceMissing,
-    DeviceUnhealthy,
     LockUnavailable,
     NodeResourceFailed,
 )
@@ -18,7 +17,6 @@ from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.report.metrics import PluginMetrics
 from tests.fakes.events import RecordedEvents
 from tests.samples.claims import UID, claim
-from tests.samples.gpus import LOST
 from tests.samples.resource_failures import BUSY, FULL, NO_NODE
 
 TRAIN = ClaimReference(UID, "default", "train")
@@ -186,17 +184,15 @@ def test_few_of_the_pods_of_a_claim_are_told(report: ClaimReport, events: Record
     assert len(events.events) == 17
 
 
-def test_a_claim_is_not_ready_when_it_cannot_be_repaired_but_for_the_health_of_its_gpu(
+def test_a_claim_that_cannot_be_repaired_is_passed_on_to_its_status(
     events: RecordedEvents, metrics: PluginMetrics
 ) -> None:
-    not_ready: list[str] = []
+    passed: list[tuple[str, ClaimFailure]] = []
     report = ClaimReport(
         events=events,
         node="node-1",
         metrics=metrics,
-        not_set_up=lambda claim, _: not_ready.append(claim.name),
+        not_repaired=lambda claim, failure: passed.append((claim.name, failure)),
     )
-    report.repair_failed(claim(), DeviceUnhealthy(claim(), "gpu-0", "GPU-0", LOST))
-    assert not_ready == []
     report.repair_failed(claim(), MISSING)
-    assert not_ready == ["train"]
+    assert passed == [("train", MISSING)]
