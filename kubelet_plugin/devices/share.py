@@ -45,9 +45,10 @@ TIME_SLICED: Final = (7, 0)
 def shareable_mib(gpu: Gpu) -> int | None:
     """Returns the memory that shares of a GPU can have together, in MiB; None if it has none.
 
-    The API server requires a range of at least one step, from 1 MiB to 2 MiB.
+    It is without what the driver reserves, which no container gets. The API server requires a range
+    of at least one step, from 1 MiB to 2 MiB.
     """
-    mib = (gpu.memory_bytes or 0) // _MIB
+    mib = ((gpu.memory_bytes or 0) - gpu.memory_reserved_bytes) // _MIB
     return mib if mib > 1 else None
 
 
@@ -74,8 +75,11 @@ class Share:
 
     @property
     def total(self) -> "ShareAmounts":
-        """What all shares can have together."""
-        return ShareAmounts(shareable_mib(self.gpu) or 0, _ALL_CORES)
+        """What all shares can have together, with what the driver reserves.
+
+        Earlier versions published that, so there may be claims that have it.
+        """
+        return ShareAmounts((self.gpu.memory_bytes or 0) // _MIB, _ALL_CORES)
 
     def published(self, settings: PublishSettings) -> PublishedDevice:
         """Returns the device for a ResourceSlice.

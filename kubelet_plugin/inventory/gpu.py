@@ -72,6 +72,8 @@ class Gpu:
     pcie_root: str | None
     """`pci<domain>:<bus>` of the root complex, as in `resource.kubernetes.io/pcieRoot`."""
     mig: MigSupport
+    memory_reserved_bytes: int = 0
+    """What the driver keeps of the framebuffer; 0 also if the driver does not report it."""
 
 
 @dataclass(frozen=True, slots=True)

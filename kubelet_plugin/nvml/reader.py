@@ -236,6 +236,9 @@ class NvmlReader:
         address = pci_address(call(pynvml.nvmlDeviceGetPciInfo, handle))
         architecture = constant(pynvml.nvmlDeviceGetArchitecture)
         memory = constant(pynvml.nvmlDeviceGetMemoryInfo)
+        reserved = self._attributes.constant(
+            uuid, "reserved memory", partial(optional_call, _reserved_memory, handle)
+        )
         before = self._intents(uuid)
         modes = optional_call(pynvml.nvmlDeviceGetMigMode, handle)
         gpu = Gpu(
@@ -253,6 +256,7 @@ class NvmlReader:
             numa_node=self._host.numa_node(address),
             pcie_root=self._host.pcie_root(address),
             mig=self._read_mig_support(handle, uuid, architecture, modes),
+            memory_reserved_bytes=reserved or 0,
         )
         instances = _read_instances(handle, gpu.mig, modes)
         virtualization = constant(pynvml.nvmlDeviceGetVirtualizationMode)
@@ -313,6 +317,12 @@ class NvmlReader:
 def _problem(failure: NvmlFailure, now: datetime) -> GpuProblem:
     kind = GpuLost if failure.code in _LOST else GpuUnreadable
     return kind(failure, now)
+
+
+def _reserved_memory(handle: object) -> int:
+    """Returns what the driver reserves of a GPU's memory, in bytes, of which `total` is with it."""
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+    return int(memory.reserved)
 
 
 def _mig_mode(modes: tuple[int, int] | None, *, own: bool) -> MigMode:

@@ -62,7 +62,7 @@ HALF = ("30Gi", "40")
         ([parts(*[None] * 11)], [*["gpu-0-share"] * 10, "gpu-1-share"]),
         ([parts(("1500M", "99500m"))], ["gpu-0-share"]),
         ([parts(("1", "101"))], None),
-        ([parts(("81559Mi", "100")), parts(("1", "1"))], ["gpu-0-share", "gpu-1-share"]),
+        ([parts(("80959Mi", "100")), parts(("1", "1"))], ["gpu-0-share", "gpu-1-share"]),
         ([parts(("81560Mi", "1"))], None),
     ],
 )

@@ -135,6 +135,7 @@ def test_an_h100(make_node: NodeMaker) -> None:
         numa_node=0,
         pcie_root="pci0000:15",
         mig=MigUnsupported(),
+        memory_reserved_bytes=600 * 2**20,
     )
 
 

@@ -29,6 +29,13 @@ def test_a_share_has_whole_steps_of_both(
     assert share_amounts(consumed) == amounts
 
 
+def test_what_the_driver_reserves_is_no_capacity_and_no_claim_that_has_it_is_refused() -> None:
+    device = share(0, memory_bytes=81559 * MIB, memory_reserved_bytes=600 * MIB)
+    published = device.published(PublishSettings("gpu.carina.dev"))
+    assert published.capacity["memory"].value == Quantity.of(80959 * MIB)
+    assert device.total == ShareAmounts(81559, 100)
+
+
 @pytest.mark.parametrize(("mib", "default"), [(2, 1), (19, 1), (20, 2), (46080, 4608)])
 def test_the_default_memory_is_in_proportion_to_the_default_cores_and_at_least_a_step(
     mib: int, default: int
