@@ -18,7 +18,7 @@ from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.health import GpuLost, GpuUnreadable
 from kubelet_plugin.inventory.health_record import read, written
 from kubelet_plugin.inventory.inventory import DriverReady
-from kubelet_plugin.inventory.node_health import NodeHealth, Remembered
+from kubelet_plugin.inventory.node_health import NodeHealth, RememberedHealth
 from kubelet_plugin.inventory.signals import SILENT, Signals, Slowdown
 from tests.length import scaled
 from tests.samples.gpus import LOST, NOTICED, UNREADABLE, observed
@@ -73,7 +73,7 @@ class Day:
             Truth(minor < GPUS // 2, Signals(recovery_action=0) if minor < GPUS // 2 else SILENT)
             for minor in range(GPUS)
         ]
-        self.kept = written(Remembered())
+        self.kept = written(RememberedHealth())
         self.saves = 0
         self.most_bytes = 0
         self.said = 0
@@ -93,7 +93,7 @@ class Day:
             reported=say,
         )
 
-    def save(self, remembered: Remembered) -> None:
+    def save(self, remembered: RememberedHealth) -> None:
         self.kept = written(remembered)
         self.saves += 1
         self.most_bytes = max(self.most_bytes, len(self.kept))
