@@ -35,11 +35,12 @@ class NodeAnswer:
         if wanted == self._written:
             return
         node = self._client.get(NODES, self._node)
+        # The condition first: without the annotation, a release is over.
+        self._write_condition(node, wanted)
         annotations: Mapping[str, str] = node["metadata"].get("annotations") or {}
         if annotations.get(self._keys.release_phase) != wanted.phase:
             change = {"metadata": {"annotations": {self._keys.release_phase: wanted.phase}}}
             self._client.patch(NODES, self._node, MergePatch(change))
-        self._write_condition(node, wanted)
         self._written = wanted
 
     def _write_condition(self, node: Body, wanted: ReleaseAnswer) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from carina_dra.cli import command
+from controller.commands import listed
 from controller.engine.model.queue import QUEUE_LABEL
 from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, KubectlError, running_cluster
@@ -230,14 +232,24 @@ def test_controllers_lead_in_turn_and_start_pods_of_queues(
 
 
 def test_driver_is_replaced_while_the_node_is_released(
-    daemonset: DaemonSet, workloads: Workloads
+    daemonset: DaemonSet,
+    workloads: Workloads,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    node, release = daemonset.node.name, f"{DRIVER}/release"
+    monkeypatch.setenv("KUBECONFIG", str(daemonset.cluster.kubeconfig))
+
+    def carina_node(*words: str) -> int:
+        verb, *others = words
+        return command.run(("node", verb, daemonset.node.name, *others), {"node": listed.NODE})
+
     workloads.pod_with_own_claim("pod")
     workloads.wait_running("pod")
     assert len(daemonset.gpus.processes_with_nvml()) == 1
 
-    daemonset.kubectl("annotate", "node", node, f"{release}=new driver")
+    assert carina_node("release", "--timeout", "0") == 3
+    said = capsys.readouterr().out
+    assert f"pod {workloads.namespace}/pod without a queue has devices: delete it" in said
     wait_for("the node to drain", lambda: _released(daemonset)["reason"] == "Draining")
     claim = workloads.claim_of("pod")["metadata"]["name"]
     assert f"{workloads.namespace}/{claim}" in _released(daemonset)["message"]
@@ -246,7 +258,8 @@ def test_driver_is_replaced_while_the_node_is_released(
     assert workloads.why_not_scheduled("late") is not None
     assert len(daemonset.gpus.processes_with_nvml()) == 1
     workloads.delete("pod")
-    wait_for("the release", lambda: _released(daemonset)["status"] == "True")
+    assert carina_node("release", "--timeout", "60") == 0
+    assert _released(daemonset)["status"] == "True"
     assert daemonset.gpus.processes_with_nvml() == set()
 
     daemonset.stop_driver()
@@ -254,9 +267,9 @@ def test_driver_is_replaced_while_the_node_is_released(
     daemonset.gpus.replace_driver("590.10.01")
     daemonset.gpus.driver(available=True)
     daemonset.start_driver()
-    daemonset.kubectl("annotate", "node", node, f"{release}-")
 
-    wait_for("the node to be restored", lambda: _released(daemonset)["reason"] == "InService")
+    assert carina_node("restore", "--timeout", "120") == 0
+    assert _released(daemonset)["reason"] == "InService"
     workloads.wait_running("late")
     paths = workloads.environment("late")["LD_LIBRARY_PATH"].split(":")
     assert "libcuda.so.590.10.01" in workloads.run("late", f"ls {' '.join(paths)}").split()
