@@ -73,6 +73,9 @@ class Leftover:
 class NodePreparer(Protocol):
     """Creates and removes what claims need on the node. Every method is idempotent."""
 
+    def refuse_unfit(self, claim: NodeClaim) -> None:
+        """Refuses a claim, not prepared yet, with a device for no new work; raises ClaimError."""
+
     def reconcile(
         self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]
     ) -> Collection[Drift]:
@@ -242,6 +245,8 @@ class ClaimLifecycle:
         _refuse_abandoned_call(claim.reference, call)
         if before is None and self._released():
             raise ClaimError(NodeReleased(claim.reference))
+        if before is None:
+            self._preparer.refuse_unfit(claim)
         _refuse_conflict(checkpoint, claim)
         self._nvidia_claims.refuse_conflict(
             claim, recorded=checkpoint.claims, read_kubelet_record=self._read_kubelet_record

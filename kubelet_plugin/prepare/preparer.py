@@ -25,6 +25,7 @@ class Preparer(Generic[R, M]):
         identities: Callable[[NodeClaim], frozenset[Identity]],
         wanted: Callable[[Sequence[NodeClaim], Collection[NodeClaim]], Mapping[Identity, R]],
         answer: Callable[[NodeClaim], tuple[PreparedDevice, ...]],
+        refuse_unfit: Callable[[NodeClaim], None] = lambda _: None,
         set_up: Callable[[NodeClaim, Mapping[Identity, M]], None] = lambda *_: None,
         notes: DriftNotes | None = None,
     ) -> None:
@@ -33,7 +34,8 @@ class Preparer(Generic[R, M]):
         Two claims may need one resource only if both have a device on its GPU.
 
         `wanted` gets these claims and all live ones, and raises ClaimError if a claim cannot have
-        what it needs. `answer` returns the devices of a prepared claim, as the kubelet receives
+        what it needs. `refuse_unfit` raises ClaimError if a claim is not to be prepared that is not
+        prepared yet. `answer` returns the devices of a prepared claim, as the kubelet receives
         them. `set_up` is told of each claim that has what it needs, and what is known of that. It
         must return at once. `notes` is what the ports note in.
         """
@@ -41,8 +43,17 @@ class Preparer(Generic[R, M]):
         self._identities = identities
         self._wanted = wanted
         self._answer = answer
+        self._refuse_unfit = refuse_unfit
         self._set_up = set_up
         self._notes = notes or DriftNotes()
+
+    def refuse_unfit(self, claim: NodeClaim) -> None:
+        """Refuses a claim that is not prepared yet and has a device that gets no new work.
+
+        Raises:
+            ClaimError: a device of the claim is unhealthy.
+        """
+        self._refuse_unfit(claim)
 
     def reconcile(
         self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]

@@ -42,7 +42,13 @@ from kubelet_plugin.devices.share import (
     share_amounts,
 )
 from kubelet_plugin.devices.whole import WholeGpu
-from kubelet_plugin.inventory.health import HEALTHY, GpuProblems, in_order, preventing
+from kubelet_plugin.inventory.health import (
+    HEALTHY,
+    GpuProblems,
+    in_order,
+    preventing,
+    unanswered,
+)
 from kubelet_plugin.inventory.mig import MigUnsupported
 from kubelet_plugin.prepare.resource import (
     ClaimSpec,
@@ -114,6 +120,22 @@ def wanted(
         for resource in _needed_by(claim, devices, device_metadata=device_metadata)
     )
     return {resource.identity: resource for resource in resources}
+
+
+def refuse_unfit(claim: NodeClaim, devices: Mapping[str, GpuDevice]) -> None:
+    """Refuses a claim that is not prepared yet and has a device that gets no new work.
+
+    What is prepared keeps what it needs: a GPU that has to be drained still serves its pods.
+
+    Raises:
+        ClaimError: a device of the claim is unhealthy.
+    """
+    for allocated in claim.devices:
+        device = devices.get(allocated.device)
+        if device is None:
+            continue  # which `wanted` says
+        for problem in in_order(_preventing(device)):
+            raise ClaimError(DeviceUnhealthy(claim, allocated.device, device.gpu.uuid, problem))
 
 
 def _refuse_excess(
@@ -206,7 +228,7 @@ def _usable(
     device = devices.get(name)
     if device is None:
         raise ClaimError(DeviceMissing(claim, name, tuple(sorted(devices))))
-    for problem in in_order(_preventing(device)):
+    for problem in in_order(unanswered(_preventing(device))):
         raise ClaimError(DeviceUnhealthy(claim, name, device.gpu.uuid, problem))
     config = allocated.config
     if isinstance(device, Share) and isinstance(config, ShareConfig) and not allocated.admin_access:

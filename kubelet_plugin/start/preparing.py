@@ -46,7 +46,7 @@ from kubelet_plugin.prepare.mig_mode import MigModes
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.time_slices import TimeSlices
-from kubelet_plugin.prepare.wanted import identities, wanted
+from kubelet_plugin.prepare.wanted import identities, refuse_unfit, wanted
 from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.settings import PluginSettings
 
@@ -113,6 +113,7 @@ def claim_lifecycle(
         wanted=lambda claims, live: wanted(
             claims, live, current_devices(), device_metadata=chosen.device_metadata
         ),
+        refuse_unfit=lambda claim: refuse_unfit(claim, current_devices()),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
         set_up=live_claims.set_up,
         notes=notes,

@@ -30,6 +30,13 @@ class FakePreparer:
     removing: Callable[[NodeClaim], object] = lambda _: None
     """Called before what is there for a claim is removed."""
 
+    unfit: ClaimFailure | None = None
+    """Why no claim is prepared that is not yet."""
+
+    def refuse_unfit(self, claim: NodeClaim) -> None:
+        if self.unfit is not None:
+            raise ClaimError(self.unfit)
+
     def reconcile(
         self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]
     ) -> Collection[Drift]:

@@ -18,12 +18,15 @@ from kubelet_plugin.claims.failure import (
     ClaimFailure,
     ClaimGone,
     DeviceHeld,
+    DeviceUnhealthy,
     GpusNotRead,
     NodeReleased,
     NodeResourceFailed,
 )
+from kubelet_plugin.inventory.health import Draining, Finding
 from tests.fakes.claims import PATIENT
 from tests.samples.claims import UID, allocated, claim
+from tests.samples.gpus import NOTICED
 from tests.samples.resource_failures import FULL
 from tests.unit.kubelet_plugin.claims.world import (
     GET,
@@ -62,6 +65,21 @@ def test_no_further_claim_is_prepared_while_the_node_is_released(world: World) -
     assert claims.holders() == ("default/train",)
     claims.unprepare(TRAIN, PATIENT)
     assert claims.holders() == ()
+
+
+def test_a_gpu_that_gets_no_new_work_serves_the_claims_that_are_prepared(world: World) -> None:
+    drain = Draining(Finding("recovery-action-4", "has to be drained and reset"), NOTICED)
+    claims = world.claims()
+    first = claims.prepare(TRAIN, PATIENT)
+    world.api["other"] = body(OTHER, "gpu-1")
+    world.node.unfit = DeviceUnhealthy(claim(), "gpu-1", "GPU-1", drain)
+
+    assert refusal(world, OTHER) == world.node.unfit
+    assert world.recorded() == {"train": ("gpu-0",)}
+    assert claims.prepare(TRAIN, PATIENT) == first
+    del world.node.made[UID]
+    claims.repair()
+    assert set(world.node.made) == {UID}
 
 
 def test_preparing_again_gives_the_same_and_writes_nothing(world: World) -> None:

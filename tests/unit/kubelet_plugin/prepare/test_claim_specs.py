@@ -27,16 +27,22 @@ from kubelet_plugin.claims.failure import (
 from kubelet_plugin.claims.lifecycle import Leftover
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.health import GpuProblem
+from kubelet_plugin.inventory.health import (
+    FOUND_BY_DRIVER,
+    Degraded,
+    Finding,
+    FoundByDriver,
+    GpuProblem,
+)
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.resource import TimeSlice
-from kubelet_plugin.prepare.wanted import identities, wanted
+from kubelet_plugin.prepare.wanted import identities, refuse_unfit, wanted
 from simulation.nvml import SimulatedNode
 from tests.fakes.node_ports import node_ports
 from tests.samples.claims import UID, allocated, allocated_share, claim
 from tests.samples.driver import installed_at
-from tests.samples.gpus import LOST, UNREADABLE, gpu, monitor, share, whole
+from tests.samples.gpus import LOST, NOTICED, UNREADABLE, gpu, monitor, share, whole
 
 DRIVER = "gpu.carina.dev"
 
@@ -366,6 +372,21 @@ def test_a_gpu_that_does_not_answer_is_given_to_nobody(
     assert failure.retriable is retriable
     for word in (words, gpu(0).uuid, "reset the GPU"):
         assert word in str(failure)
+
+
+@pytest.mark.parametrize("kind", FOUND_BY_DRIVER, ids=lambda kind: kind.state)
+def test_a_gpu_with_a_problem_is_given_to_nobody_and_serves_who_has_it(
+    node: Node, kind: type[FoundByDriver]
+) -> None:
+    node.has("gpu-0", kind(Finding("reason", "has a problem"), NOTICED))
+    node.make(claim())
+
+    if kind is Degraded:
+        refuse_unfit(claim(), node.devices)
+        return
+    with pytest.raises(ClaimError) as caught:
+        refuse_unfit(claim(), node.devices)
+    assert isinstance(caught.value.failure, DeviceUnhealthy)
 
 
 def test_of_several_problems_the_worst_is_named(node: Node) -> None:
