@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, assert_never
 
 from carina_dra.allocator.node import Node
+from carina_dra.node_keys import EVICT_ALL, NodeKeys
 from carina_dra.quantity import Format, Quantity
 from carina_dra.resource import JsonObject, ObjectMeta, encode
 from carina_dra.resource.codec import codec
@@ -18,6 +19,9 @@ _PODS: Final = 110
 _OWN: Final = frozenset({"cpu", "memory", "pods"})
 """What is allocatable and has a field of its own."""
 _DRIVER: Final = EngineSettings().driver
+_KEYS: Final = NodeKeys(_DRIVER)
+_PHASES: Final = frozenset({"draining", "released"})
+"""Of a release, as the plugin names them, in which the node is to be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +97,15 @@ def read_node(body: JsonObject, driver: str = _DRIVER) -> ClusterNode:
 
 
 def _release(annotations: Mapping[str, str], driver: str) -> NodeRelease:
-    """Whether the annotation `<driver>/release` is there, whatever it says."""
-    if f"{driver}/release" not in annotations:
+    """Whether somebody asks for a release, or the plugin says that it is doing one.
+
+    NVIDIA's GPU Operator asks for it by labels that the plugin knows.
+    """
+    keys = NodeKeys(driver)
+    is_asked = keys.release in annotations
+    if not is_asked and annotations.get(keys.release_phase) not in _PHASES:
         return NodeRelease.NONE
-    evicts_all = annotations.get(f"{driver}/release-evict") == NodeRelease.ALL
+    evicts_all = annotations.get(keys.release_evict) == EVICT_ALL
     return NodeRelease.ALL if evicts_all else NodeRelease.QUEUES
 
 
@@ -132,7 +141,7 @@ def _annotations(release: NodeRelease) -> Mapping[str, str]:
         case NodeRelease.NONE:
             return {}
         case NodeRelease.QUEUES:
-            return {f"{_DRIVER}/release": ""}
+            return {_KEYS.release: ""}
         case NodeRelease.ALL:
-            return {f"{_DRIVER}/release": "", f"{_DRIVER}/release-evict": NodeRelease.ALL.value}
+            return {_KEYS.release: "", _KEYS.release_evict: EVICT_ALL}
     assert_never(release)
