@@ -23,7 +23,7 @@ from kubelet_plugin.claims.failure import (
     NodeReleased,
     NodeResourceFailed,
 )
-from kubelet_plugin.inventory.health import Draining, Finding
+from kubelet_plugin.inventory.health import Draining, DriverVerdict
 from tests.fakes.claims import PATIENT
 from tests.samples.claims import UID, allocated, claim
 from tests.samples.gpus import NOTICED
@@ -68,7 +68,7 @@ def test_no_further_claim_is_prepared_while_the_node_is_released(world: World) -
 
 
 def test_a_gpu_that_gets_no_new_work_serves_the_claims_that_are_prepared(world: World) -> None:
-    drain = Draining(Finding("recovery-action-4", "has to be drained and reset"), NOTICED)
+    drain = Draining(DriverVerdict("recovery-action-4", "has to be drained and reset"), NOTICED)
     claims = world.claims()
     first = claims.prepare(TRAIN, PATIENT)
     world.api["other"] = body(OTHER, "gpu-1")

@@ -30,7 +30,7 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import (
     FOUND_BY_DRIVER,
     Degraded,
-    Finding,
+    DriverVerdict,
     FoundByDriver,
     GpuProblem,
 )
@@ -378,7 +378,7 @@ def test_a_gpu_that_does_not_answer_is_given_to_nobody(
 def test_a_gpu_with_a_problem_is_given_to_nobody_and_serves_who_has_it(
     node: Node, kind: type[FoundByDriver]
 ) -> None:
-    node.has("gpu-0", kind(Finding("reason", "has a problem"), NOTICED))
+    node.has("gpu-0", kind(DriverVerdict("reason", "has a problem"), NOTICED))
     node.make(claim())
 
     if kind is Degraded:
