@@ -36,7 +36,7 @@ def test_released_plugin_has_nothing_of_the_driver_open(host: Host) -> None:
     assert host.gpus.processes_with_nvml() == set()
     assert _files_of_the_driver(host, plugin) == []
     assert plugin.poll() is None
-    assert _node(host)["metadata"]["annotations"][_PHASE] == "released"
+    eventually(lambda: _phase(host) == "released")
     assert _tainted(host) == everything
 
 
@@ -52,7 +52,7 @@ def test_gpus_are_back_with_another_driver(host: Host) -> None:
     _ask(host, None)
 
     eventually(lambda: _condition(host) == ("False", "InService"))
-    assert _PHASE not in _node(host)["metadata"]["annotations"]
+    eventually(lambda: _phase(host) is None)
     eventually(lambda: not _tainted(host))
     assert _gpus(host) == everything
     assert _driver_versions(host) == {"590.10.1"}
@@ -187,6 +187,11 @@ def _ask(host: Host, reason: str | None) -> None:
 
 def _node(host: Host) -> Body:
     return host.client.get(NODES, NODE)
+
+
+def _phase(host: Host) -> str | None:
+    annotations: dict[str, str] = _node(host)["metadata"].get("annotations", {})
+    return annotations.get(_PHASE)
 
 
 def _condition_of(host: Host) -> Body:
