@@ -288,13 +288,13 @@ class NvmlReader:
         )
 
     def _read_driver(self) -> _Driver:
-        def current(function: Callable[..., Any]) -> Any:
+        def recent(function: Callable[..., Any]) -> Any:
             read = partial(optional_call, function)
-            return self._attributes.current(_NODE, function.__name__, read)
+            return self._attributes.recent(_NODE, function.__name__, read)
 
-        cuda = current(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        cuda = recent(pynvml.nvmlSystemGetCudaDriverVersion_v2)
         return _Driver(
-            version=current(pynvml.nvmlSystemGetDriverVersion),
+            version=recent(pynvml.nvmlSystemGetDriverVersion),
             cuda_version=(cuda // 1000, cuda % 1000 // 10) if cuda is not None else None,
         )
 

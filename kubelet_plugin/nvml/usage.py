@@ -19,7 +19,6 @@ from kubelet_plugin.nvml.library import (
     call,
     optional_call,
 )
-from kubelet_plugin.nvml.mig_instance import handle_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,9 @@ def read_usage(
 
     Those that do not answer are left out. Blocks as long as the driver does.
     """
+    by_address = pynvml.nvmlDeviceGetHandleByPciBusId
     finders = [
-        *((gpu.uuid, partial(handle_of, gpu.uuid, gpu.pci_bus_id)) for gpu in gpus),
+        *((gpu.uuid, partial(call, by_address, gpu.pci_bus_id)) for gpu in gpus),
         *((uuid, partial(call, pynvml.nvmlDeviceGetHandleByUUID, uuid)) for uuid in partitions),
     ]
     try:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kubelet_plugin.nvml.usage import GpuUsage
 
-_FRESH: Final = 30.0
+FRESH: Final = 30.0
 """Seconds for which what was read is shown again."""
 _OLDEST: Final = 120.0
 """Seconds after which it is not shown any more."""
@@ -34,7 +34,7 @@ class UsageCache:
     def latest(self) -> Mapping[str, GpuUsage]:
         """Returns what was read a moment ago, by UUID; nothing while the driver hangs."""
         with self._state:
-            if not self._is_younger(_FRESH):
+            if not self._is_younger(FRESH):
                 if not self._reading:
                     self._reading = True
                     threading.Thread(target=self._work, name="usage-reader", daemon=True).start()

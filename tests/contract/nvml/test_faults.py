@@ -16,10 +16,13 @@ from kubelet_plugin.inventory.inventory import (
     DriverUnusable,
     Inventory,
     UnknownGpu,
+    known_gpus,
 )
 from kubelet_plugin.inventory.mig import MigUnsupported
 from kubelet_plugin.nvml.library import NvmlLibrary, call
 from kubelet_plugin.nvml.reader import NvmlReader
+from kubelet_plugin.nvml.usage import read_usage
+from kubelet_plugin.report.usage_cache import FRESH
 from simulation.nvml import SimulatedNode, installed
 from tests.contract.nvml.conftest import NodeMaker, reader_below
 from tests.fakes.nvml_calls import nvml_calls
@@ -329,7 +332,8 @@ def test_at_rest_a_look_asks_for_little(node: SimulatedNode) -> None:
     """Looks are 5 s apart: 20 calls a second are 100 a look."""
     now, host = [0.0], HostPaths(node.root)
     with nvml_calls(node.directory) as calls:
-        reader = NvmlReader(host, NvmlLibrary(host), clock=lambda: now[0])
+        library = NvmlLibrary(host)
+        reader = NvmlReader(host, library, clock=lambda: now[0])
         inventory = reader.read()
         for at in range(5, 1200, 5):
             now[0] = at
@@ -338,6 +342,9 @@ def test_at_rest_a_look_asks_for_little(node: SimulatedNode) -> None:
         for at in range(1200, 1800, 5):
             now[0] = at
             inventory = reader.read(inventory)
+            if at % FRESH == 0:  # somebody scrapes the metrics
+                gpus = [seen.gpu for seen in known_gpus(inventory)]
+                assert len(read_usage(library, gpus, ())) == len(gpus)
     a_second = len(calls.symbols) / 600
     print(f"calls a second at rest: {a_second:.1f}, and one for events")
     assert 0 < a_second < 19
