@@ -71,7 +71,7 @@ class PluginMetrics:
         self.xids = Counter(
             "carina_gpu_xids",
             "XIDs that the driver has reported to this process, by GPU (UUID) and number.",
-            ("gpu", "xid"),
+            ("UUID", "xid"),
             registry=registry,
         )
         self.inventory_seconds = Histogram(

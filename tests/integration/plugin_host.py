@@ -43,15 +43,15 @@ class Host:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def start(self, *flags: str) -> subprocess.Popen[bytes]:
+    def start(self, *flags: str, tree: Path | None = None) -> subprocess.Popen[bytes]:
         """Starts a plugin and waits until its registration socket is there."""
         before = self._registered()
-        process = self.launch(*flags)
+        process = self.launch(*flags, tree=tree)
         eventually(lambda: self._serves(process, before), within=START_PATIENCE)
         return process
 
-    def launch(self, *flags: str) -> subprocess.Popen[bytes]:
-        """Starts a plugin."""
+    def launch(self, *flags: str, tree: Path | None = None) -> subprocess.Popen[bytes]:
+        """Starts a plugin, whose packages are in a folder, or those that are tested."""
         command = self.gpus.plugin_command(
             {
                 "node-name": NODE,
@@ -63,7 +63,7 @@ class Host:
             }
         )
         with self.log.open("ab") as log:
-            process = subprocess.Popen([*command, *flags], stderr=log)
+            process = subprocess.Popen([*command, *flags], stderr=log, cwd=tree)
         self.processes.append(process)
         return process
 

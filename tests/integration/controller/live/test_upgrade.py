@@ -1,9 +1,6 @@
 """Upgrades from the first complete controller, with work that runs and work that waits."""
 
-import io
-import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,12 +10,13 @@ import pytest
 from carina_dra.kube.client import Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from simulation.kubernetes import process
-from simulation.kubernetes.cluster import DEPLOY, Cluster, running_cluster
+from simulation.kubernetes.cluster import Cluster, running_cluster
 from simulation.kubernetes.process import Process
 from tests.eventually import eventually
 from tests.integration.controller.live.conftest import HOLLOW_NODES
 from tests.integration.controller.live.hollow_kubelet import HollowKubelet
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
+from tests.integration.old_tree import extract
 
 _OLD: Final = "e035388"
 """The commit before the walls between tenants."""
@@ -27,17 +25,8 @@ _OLD: Final = "e035388"
 @pytest.fixture(scope="module")
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the old commit."""
-    archive = subprocess.run(
-        ["git", "-C", str(DEPLOY.parent), "archive", "--format=tar", _OLD],
-        capture_output=True,
-        check=False,
-    )
-    if archive.returncode != 0:
-        reason = archive.stderr.decode(errors="replace").strip()
-        pytest.skip(f"commit {_OLD} is not in this clone (fetch the history): {reason}")
     folder = tmp_path_factory.mktemp("old")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
-        tree.extractall(folder, filter="data")
+    extract(_OLD, folder)
     return folder
 
 

@@ -1,0 +1,25 @@
+"""The files of an earlier commit, for tests of upgrades."""
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_ROOT: Final = Path(__file__).parents[2]
+
+
+def extract(commit: str, folder: Path) -> None:
+    """Puts the files of a commit into a folder; skips the test if the clone does not have it."""
+    archive = subprocess.run(
+        ["git", "-C", str(_ROOT), "archive", "--format=tar", commit],
+        capture_output=True,
+        check=False,
+    )
+    if archive.returncode != 0:
+        reason = archive.stderr.decode(errors="replace").strip()
+        pytest.skip(f"commit {commit} is not in this clone (fetch the history): {reason}")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
+        tree.extractall(folder, filter="data")
