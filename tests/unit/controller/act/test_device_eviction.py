@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from carina_dra.kube.errors import ApiOperation, ServerError, TooManyRequests, Unreachable
+from carina_dra.kube.errors import (
+    ApiOperation,
+    ServerError,
+    TooManyRequests,
+    Unavailable,
+    Unreachable,
+)
 from carina_dra.resource import (
     Allocation,
     DeviceClass,
@@ -191,6 +197,7 @@ def test_the_shortest_toleration_counts_from_when_the_taint_was_added() -> None:
     assert cluster.after(29).due() == []
     assert cluster.evictions.wake == NOW + 30
     assert cluster.after(30).due() == ["p"]
+    assert cluster.evictions.wake is None
 
 
 def test_the_first_of_several_taints_counts() -> None:
@@ -215,9 +222,14 @@ def test_budgets_are_asked_again_and_overridden_after_the_grace(error: Exception
     assert cluster.after(GRACE).due() == ["p!"]
 
 
-def test_an_api_server_that_does_not_answer_overrides_no_budget() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [Unreachable(OPERATION, "nobody is there"), Unavailable(OPERATION, "it starts")],
+    ids=repr,
+)
+def test_an_api_server_that_does_not_answer_overrides_no_budget(error: Exception) -> None:
     cluster = Cluster().pod("p").taint(LOST)
-    cluster.refuse("p", Unreachable(OPERATION, "nobody is there"))
+    cluster.refuse("p", error)
     assert cluster.after(2 * GRACE).due() == ["p"]
 
 
@@ -242,6 +254,16 @@ def test_evictions_of_one_namespace_are_at_a_bounded_rate() -> None:
     assert len(cluster.due()) == BURST
     assert cluster.evictions.wake == pytest.approx(NOW + 0.2)
     assert len(cluster.after(1).due()) == 5
+
+
+def test_nothing_is_remembered_of_evictions_that_are_over() -> None:
+    cluster = Cluster().pod("p").taint(LOST)
+    assert cluster.due() == ["p"]
+    cluster.refuse("p")
+    cluster.mirror.remove_pod(cluster.mirror.pods["t/p"])
+
+    assert cluster.after(GRACE).due() == []
+    assert cluster.evictions == DeviceEvictions(cluster.mirror, False, GRACE)  # noqa: FBT003
 
 
 def test_nothing_is_looked_at_where_no_device_is_tainted() -> None:
