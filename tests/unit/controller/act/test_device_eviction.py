@@ -185,6 +185,13 @@ def _tolerates(seconds: int | None, key: str = "") -> DeviceToleration:
     return DeviceToleration(key, TolerationOperator.EXISTS, toleration_seconds=seconds)
 
 
+def test_it_wakes_for_the_first_of_several_evictions() -> None:
+    cluster = Cluster().taint(LOST)
+    cluster.pod("p", tolerations=(_tolerates(30),)).pod("q", tolerations=(_tolerates(60),))
+    assert cluster.after(1).due() == []
+    assert cluster.evictions.wake == NOW + 30
+
+
 def test_a_toleration_without_an_end_holds_for_ever() -> None:
     cluster = Cluster().pod("p", tolerations=(_tolerates(None),)).taint(LOST)
     assert cluster.after(1e9).due() == []
@@ -256,13 +263,19 @@ def test_evictions_of_one_namespace_are_at_a_bounded_rate() -> None:
     assert len(cluster.after(1).due()) == 5
 
 
-def test_nothing_is_remembered_of_evictions_that_are_over() -> None:
+def test_no_rate_is_remembered_once_it_bounds_nothing() -> None:
     cluster = Cluster().pod("p").taint(LOST)
     assert cluster.due() == ["p"]
-    cluster.refuse("p")
-    cluster.mirror.remove_pod(cluster.mirror.pods["t/p"])
 
-    assert cluster.after(GRACE).due() == []
+    assert cluster.taint().after(1).due() == []
+    assert cluster.evictions == DeviceEvictions(cluster.mirror, False, GRACE)  # noqa: FBT003
+
+
+def test_no_refusal_is_remembered_of_a_pod_that_may_stay() -> None:
+    cluster = Cluster().pod("p").taint(LOST)
+    cluster.refuse("p")
+
+    assert cluster.taint().due() == []
     assert cluster.evictions == DeviceEvictions(cluster.mirror, False, GRACE)  # noqa: FBT003
 
 
