@@ -240,17 +240,32 @@ def test_an_api_server_that_does_not_answer_overrides_no_budget(error: Exception
     assert cluster.after(2 * GRACE).due() == ["p"]
 
 
-def test_a_pod_that_was_created_again_is_asked_for_anew() -> None:
-    cluster = Cluster().pod("p").taint(LOST)
-    cluster.refuse("p")
+def _created_again(cluster: Cluster) -> None:
+    """Another pod has the name of pod p."""
     cluster.mirror.remove_pod(cluster.mirror.pods["t/p"])
-    assert cluster.due() == []
     body = pod_body("p", uid="new", version=2, gates=(), given="n1", node="n1")
     body["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "d"}
     cluster.mirror.put_pod(read_pod(body))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "new", "controller": True}
     cluster.claim("d", gpus_of("n1", 0), "p", [owner])
+
+
+def test_a_pod_that_was_created_again_is_asked_for_anew() -> None:
+    cluster = Cluster().pod("p").taint(LOST)
+    cluster.refuse("p")
+    _created_again(cluster)
     assert cluster.after(2 * GRACE).due() == ["p"]
+
+
+def test_a_refusal_that_comes_late_is_not_that_of_the_pod_that_was_created_again() -> None:
+    cluster = Cluster().pod("p").taint(LOST)
+    before = cluster.mirror.pods["t/p"]
+    _created_again(cluster)
+
+    cluster.evictions.fail(before, REFUSED, NOW)
+    cluster.evictions.fail(cluster.mirror.pods["t/p"], REFUSED, NOW + 10)
+    assert cluster.after(GRACE).due() == ["p"]
+    assert cluster.after(GRACE + 10).due() == ["p!"]
 
 
 def test_evictions_of_one_namespace_are_at_a_bounded_rate() -> None:
