@@ -283,7 +283,7 @@ def test_no_rate_is_remembered_once_it_bounds_nothing() -> None:
     assert cluster.due() == ["p"]
 
     assert cluster.taint().after(1).due() == []
-    assert cluster.evictions == DeviceEvictions(cluster.mirror, False, GRACE)  # noqa: FBT003
+    assert cluster.evictions == DeviceEvictions(cluster.mirror, False, GRACE)
 
 
 def test_no_refusal_is_remembered_of_a_pod_that_may_stay() -> None:
@@ -291,7 +291,7 @@ def test_no_refusal_is_remembered_of_a_pod_that_may_stay() -> None:
     cluster.refuse("p")
 
     assert cluster.taint().due() == []
-    assert cluster.evictions == DeviceEvictions(cluster.mirror, False, GRACE)  # noqa: FBT003
+    assert cluster.evictions == DeviceEvictions(cluster.mirror, False, GRACE)
 
 
 def test_nothing_is_looked_at_where_no_device_is_tainted() -> None:

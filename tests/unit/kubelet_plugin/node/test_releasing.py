@@ -45,7 +45,7 @@ class _Node:
         assert self.file.read() is Phase.DRAINING
         return self.holders
 
-    def _taint(self, tainted: bool) -> None:  # noqa: FBT001 - as it is called
+    def _taint(self, tainted: bool) -> None:
         self.tainted = tainted
 
     def _restart(self) -> None:
