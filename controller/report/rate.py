@@ -2,7 +2,10 @@
 
 
 class TokenBucket:
-    """Lets `burst` things happen at once, and then `rate` a second."""
+    """Lets `burst` things happen at once, and then `rate` a second.
+
+    A clock that is set back saves up nothing, and takes nothing away.
+    """
 
     def __init__(self, *, rate: float, burst: int) -> None:
         self._rate = rate
@@ -20,7 +23,7 @@ class TokenBucket:
     def wait(self, now: float, count: int = 1) -> float:
         """In how many seconds there are that many tokens; 0 for now."""
         if self._filled_at is not None:
-            grown = self._tokens + (now - self._filled_at) * self._rate
+            grown = self._tokens + max(0.0, now - self._filled_at) * self._rate
             self._tokens = min(float(self._burst), grown)
         self._filled_at = now
         return max(0.0, (min(count, self._burst) - self._tokens) / self._rate)

@@ -8,7 +8,7 @@ how rows of memory are remapped (nvml.h): what was known before stays.
 import ctypes
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pynvml
 
@@ -40,6 +40,8 @@ _SLOWDOWNS: Final[Mapping[int, Slowdown]] = {
     pynvml.nvmlClocksEventReasonSwThermalSlowdown: Slowdown.SOFTWARE_THERMAL,
     pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown: Slowdown.POWER_BRAKE,
 }
+FieldValues: TypeAlias = Mapping[int, Any] | NvmlFailure
+"""The answers by field; or why all failed, as they do with a driver that has no fields."""
 
 
 def read_signals(attributes: Attributes, uuid: str, handle: object, fabric: Fabric) -> Signals:
@@ -70,33 +72,31 @@ def read_signals(attributes: Attributes, uuid: str, handle: object, fabric: Fabr
     )
 
 
-def _field_values(handle: object) -> Mapping[int, Any]:
-    """Returns the answers by field; those of a driver that has no fields are failures."""
+def _field_values(handle: object) -> FieldValues:
+    """Returns the answers by field, or why there is none."""
     try:
-        return {
-            answer.fieldId: answer
-            for answer in call(pynvml.nvmlDeviceGetFieldValues, handle, _FIELDS)
-        }
+        answers = call(pynvml.nvmlDeviceGetFieldValues, handle, _FIELDS)
     except NvmlCallError as error:
-        if error.failure.code in NO_SUCH:
-            return {}
-        raise
+        return error.failure
+    return dict(zip(_FIELDS, answers, strict=True))
 
 
-def _value(values: Mapping[int, Any], field: int) -> int | None:
+def _value(values: FieldValues, field: int) -> int | None:
     """Returns the value of a field; None for a recovery action that the driver does not have.
 
     Raises:
         NvmlCallError: the driver does not say it now.
     """
-    answer = values.get(field)
-    code = pynvml.NVML_ERROR_NOT_SUPPORTED if answer is None else answer.nvmlReturn
-    if answer is None or code != pynvml.NVML_SUCCESS:
-        failure = NvmlFailure(f"nvmlDeviceGetFieldValues ({field})", code_name(code))
-        if field == _ACTION and failure.code in NO_SUCH:
-            return None
-        raise NvmlCallError(failure)
-    return int(getattr(answer.value, _MEMBERS.get(answer.valueType, "uiVal")))
+    if isinstance(values, NvmlFailure):
+        failure = values
+    else:
+        answer = values[field]
+        if answer.nvmlReturn == pynvml.NVML_SUCCESS:
+            return int(getattr(answer.value, _MEMBERS.get(answer.valueType, "uiVal")))
+        failure = NvmlFailure(f"nvmlDeviceGetFieldValues ({field})", code_name(answer.nvmlReturn))
+    if field == _ACTION and failure.code in NO_SUCH:
+        return None
+    raise NvmlCallError(failure)
 
 
 def _repair_pending(handle: object) -> bool:

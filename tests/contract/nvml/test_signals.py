@@ -35,7 +35,8 @@ class Reader:
         self.now += LATER_S
         self._inventory = self._reader.read(self._inventory)
         assert isinstance(self._inventory, DriverReady)
-        return self._inventory.gpus[minor].state.signals
+        by_minor = {observed.gpu.minor: observed for observed in self._inventory.gpus}
+        return by_minor[minor].state.signals
 
 
 def node_with(tmp_path: Path, driver: str) -> SimulatedNode:

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from carina_dra.kube.errors import ApiOperation, ServerError, TooManyRequests, Unreachable
+from carina_dra.kube.errors import (
+    ApiOperation,
+    ServerError,
+    TooManyRequests,
+    Unavailable,
+    Unreachable,
+)
 from carina_dra.resource import (
     Allocation,
     DeviceClass,
@@ -179,6 +185,13 @@ def _tolerates(seconds: int | None, key: str = "") -> DeviceToleration:
     return DeviceToleration(key, TolerationOperator.EXISTS, toleration_seconds=seconds)
 
 
+def test_it_wakes_for_the_first_of_several_evictions() -> None:
+    cluster = Cluster().taint(LOST)
+    cluster.pod("p", tolerations=(_tolerates(30),)).pod("q", tolerations=(_tolerates(60),))
+    assert cluster.after(1).due() == []
+    assert cluster.evictions.wake == NOW + 30
+
+
 def test_a_toleration_without_an_end_holds_for_ever() -> None:
     cluster = Cluster().pod("p", tolerations=(_tolerates(None),)).taint(LOST)
     assert cluster.after(1e9).due() == []
@@ -191,6 +204,7 @@ def test_the_shortest_toleration_counts_from_when_the_taint_was_added() -> None:
     assert cluster.after(29).due() == []
     assert cluster.evictions.wake == NOW + 30
     assert cluster.after(30).due() == ["p"]
+    assert cluster.evictions.wake is None
 
 
 def test_the_first_of_several_taints_counts() -> None:
@@ -215,23 +229,43 @@ def test_budgets_are_asked_again_and_overridden_after_the_grace(error: Exception
     assert cluster.after(GRACE).due() == ["p!"]
 
 
-def test_an_api_server_that_does_not_answer_overrides_no_budget() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [Unreachable(OPERATION, "nobody is there"), Unavailable(OPERATION, "it starts")],
+    ids=repr,
+)
+def test_an_api_server_that_does_not_answer_overrides_no_budget(error: Exception) -> None:
     cluster = Cluster().pod("p").taint(LOST)
-    cluster.refuse("p", Unreachable(OPERATION, "nobody is there"))
+    cluster.refuse("p", error)
     assert cluster.after(2 * GRACE).due() == ["p"]
 
 
-def test_a_pod_that_was_created_again_is_asked_for_anew() -> None:
-    cluster = Cluster().pod("p").taint(LOST)
-    cluster.refuse("p")
+def _created_again(cluster: Cluster) -> None:
+    """Another pod has the name of pod p."""
     cluster.mirror.remove_pod(cluster.mirror.pods["t/p"])
-    assert cluster.due() == []
     body = pod_body("p", uid="new", version=2, gates=(), given="n1", node="n1")
     body["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "d"}
     cluster.mirror.put_pod(read_pod(body))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "new", "controller": True}
     cluster.claim("d", gpus_of("n1", 0), "p", [owner])
+
+
+def test_a_pod_that_was_created_again_is_asked_for_anew() -> None:
+    cluster = Cluster().pod("p").taint(LOST)
+    cluster.refuse("p")
+    _created_again(cluster)
     assert cluster.after(2 * GRACE).due() == ["p"]
+
+
+def test_a_refusal_that_comes_late_is_not_that_of_the_pod_that_was_created_again() -> None:
+    cluster = Cluster().pod("p").taint(LOST)
+    before = cluster.mirror.pods["t/p"]
+    _created_again(cluster)
+
+    cluster.evictions.fail(before, REFUSED, NOW)
+    cluster.evictions.fail(cluster.mirror.pods["t/p"], REFUSED, NOW + 10)
+    assert cluster.after(GRACE).due() == ["p"]
+    assert cluster.after(GRACE + 10).due() == ["p!"]
 
 
 def test_evictions_of_one_namespace_are_at_a_bounded_rate() -> None:
@@ -242,6 +276,22 @@ def test_evictions_of_one_namespace_are_at_a_bounded_rate() -> None:
     assert len(cluster.due()) == BURST
     assert cluster.evictions.wake == pytest.approx(NOW + 0.2)
     assert len(cluster.after(1).due()) == 5
+
+
+def test_no_rate_is_remembered_once_it_bounds_nothing() -> None:
+    cluster = Cluster().pod("p").taint(LOST)
+    assert cluster.due() == ["p"]
+
+    assert cluster.taint().after(1).due() == []
+    assert cluster.evictions == DeviceEvictions(cluster.mirror, False, GRACE)
+
+
+def test_no_refusal_is_remembered_of_a_pod_that_may_stay() -> None:
+    cluster = Cluster().pod("p").taint(LOST)
+    cluster.refuse("p")
+
+    assert cluster.taint().due() == []
+    assert cluster.evictions == DeviceEvictions(cluster.mirror, False, GRACE)
 
 
 def test_nothing_is_looked_at_where_no_device_is_tainted() -> None:

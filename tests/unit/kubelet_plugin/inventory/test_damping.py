@@ -99,6 +99,23 @@ def test_a_first_hang_is_over_when_the_call_returns_and_a_second_is_not() -> Non
     assert gpu.reads([45, 164, 165]) == [True, True, False]
 
 
+def test_lost_and_unreadable_are_one_problem() -> None:
+    gpu = Gpu()
+    gpu.read(0, LOST)
+
+    assert {gpu.read(now, UNREADABLE) for now in range(5, 120, 5)} == {
+        frozenset({LOST, UNREADABLE})
+    }
+
+
+def test_a_hang_of_a_gpu_that_is_lost_meanwhile_is_not_over_at_once() -> None:
+    gpu = Gpu()
+    gpu.read(0, HUNG)
+    gpu.read(5, LOST)
+
+    assert gpu.reads([10, 69, 70]) == [True, True, False]
+
+
 def test_what_is_worse_stays_until_it_is_over_and_every_problem_keeps_its_time() -> None:
     gpu = Gpu()
     gpu.read(0, LOST)

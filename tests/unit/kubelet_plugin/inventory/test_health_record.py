@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet_plugin.inventory.damping import Failing, Recovered, Recovering
+from kubelet_plugin.inventory.damping import Damping, Failing, Recovered, Recovering, damped
 from kubelet_plugin.inventory.diagnosis import HealthMemory
 from kubelet_plugin.inventory.faults import Fault
 from kubelet_plugin.inventory.health import (
     FOUND_BY_DRIVER,
     DriverVerdict,
     GpuLost,
+    GpuProblem,
     GpuUnreadable,
     NvmlFailure,
     NvmlHang,
@@ -75,6 +76,13 @@ def test_what_is_written_is_read(faults, problems, troubles) -> None:  # type: i
     by_key = {uuid: {fault.key: fault for fault in found} for uuid, found in faults.items()}
     remembered = RememberedHealth(HealthMemory(by_key, problems), troubles)
     assert read(written(remembered)) == remembered
+
+
+@pytest.mark.parametrize("problem", [LOST, UNREADABLE])
+def test_the_damping_of_a_gpu_that_does_not_answer_is_written_and_read(problem: GpuProblem) -> None:
+    _, troubles = damped(DriverReady((observed(0, problem),)), {}, 0.0, Damping())
+    assert troubles
+    assert read(written(RememberedHealth(troubles=troubles))).troubles == troubles
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_an_unknown_number_keeps_new_work_out_and_evicts_nobody(xid: int) -> Non
 
 
 @pytest.mark.parametrize("xid", xids("8, 11, 13, 31, 32, 43, 45, 68, 69, 80, 94"))
-@pytest.mark.parametrize("architecture", ["Turing", "Volta", "Pascal"])
+@pytest.mark.parametrize("architecture", ["Turing", "Volta", "Pascal", "Maxwell", "Kepler"])
 def test_older_gpus_keep_working_after_the_errors_of_applications(
     xid: int, architecture: str
 ) -> None:
