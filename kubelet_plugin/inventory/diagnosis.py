@@ -101,7 +101,8 @@ def _counting(
     cleared: Mapping[str, datetime],
     now: datetime,
 ) -> Faults:
-    known = memory.faults.get(observed.gpu.uuid, remembered_faults.NONE)
+    reported = memory.faults.get(observed.gpu.uuid, remembered_faults.NONE)
+    known = remembered_faults.not_later(reported, now)
     if unanswered(observed.state.problems):
         return known
     before = cleared.get(observed.gpu.uuid)

@@ -92,6 +92,19 @@ def remembered(faults: Faults, fault: Fault, rules: XidRules, gpu: Gpu) -> Fault
     return more
 
 
+def not_later(faults: Faults, now: datetime) -> Faults:
+    """Returns the faults with no report after `now`: the clock was wrong then.
+
+    An administrator could not clear them until that time.
+    """
+    if all(fault.last <= now for fault in faults.values()):
+        return faults
+    return {
+        key: replace(fault, first=min(fault.first, now), last=min(fault.last, now))
+        for key, fault in faults.items()
+    }
+
+
 def still_counting(
     faults: Faults, observed: ObservedGpu, rules: XidRules, cleared: datetime | None, now: datetime
 ) -> Faults:

@@ -50,7 +50,7 @@ def next_phase(phase: Phase, facts: ReleaseFacts) -> Phase:
         case Phase.IN_SERVICE:
             return Phase.DRAINING if asked else phase
         case Phase.DRAINING if not asked:
-            return Phase.IN_SERVICE  # NVML was never closed
+            return Phase.IN_SERVICE if facts.settled else Phase.RESTORING
         case Phase.DRAINING:
             drained = facts.published and not facts.holders
             return Phase.RELEASED if drained else phase

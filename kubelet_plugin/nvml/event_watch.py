@@ -6,6 +6,7 @@ does not define whether the state of a GPU or the event changes first. However m
 for events start 1 s apart at least.
 """
 
+import contextlib
 import ctypes
 import logging
 import threading
@@ -149,6 +150,8 @@ class EventWatch:
                             self._notice()
                             return self._wait
                         case _:
+                            self._registered = None
+                            _free(known.events)
                             raise
                 self._take(known, event)
                 if self._clock() >= deadline or self._stopped.is_set():
@@ -162,7 +165,11 @@ class EventWatch:
         self._registered = None
         events = call(pynvml.nvmlEventSetCreate)
         gpus: dict[int, tuple[str, Any]] = {}
-        count = call(pynvml.nvmlDeviceGetCount)
+        try:
+            count = call(pynvml.nvmlDeviceGetCount)
+        except NvmlCallError:
+            _free(events)
+            raise
         for index in range(count):
             try:
                 handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
@@ -204,6 +211,12 @@ class EventWatch:
         if now - self._woken >= _APART:
             self._woken = now
             self._wake()
+
+
+def _free(events: Any) -> None:
+    """Frees an event set of a driver that has just failed, which may refuse that, too."""
+    with contextlib.suppress(NvmlCallError):
+        call(pynvml.nvmlEventSetFree, events)
 
 
 def _address(handle: Any) -> int:

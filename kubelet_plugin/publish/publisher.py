@@ -90,6 +90,15 @@ class _OtherSlice:
     gpus: frozenset[PublishedGpu]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """What is to be published; each request is another one."""
+
+    devices: tuple[GpuDevice, ...]
+    released: bool
+    """Whether all devices have the taint of released GPUs."""
+
+
 class Publisher:
     """Publishes the devices of one driver on one node."""
 
@@ -133,8 +142,8 @@ class Publisher:
         self._thread = threading.Thread(target=self._run, name="slice-publisher", daemon=True)
 
         self._state = threading.Condition()
-        self._wanted: tuple[GpuDevice, ...] | None = None
-        self._published_devices: tuple[GpuDevice, ...] | None = None
+        self._wanted: _Wanted | None = None
+        self._published: _Wanted | None = None
         self._released = False
         self._due = math.inf
         self._no_repair_before = -math.inf
@@ -168,8 +177,8 @@ class Publisher:
     def publish(self, devices: Sequence[GpuDevice]) -> None:
         """Sets the devices of the node, and returns at once."""
         with self._state:
-            self._wanted = tuple(devices)
-            self._published_devices = None
+            self._wanted = _Wanted(tuple(devices), self._released)
+            self._published = None
             self._schedule(self._clock())
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, like that of a switch
@@ -177,14 +186,16 @@ class Publisher:
         with self._state:
             if released != self._released:
                 self._released = released
-                self._published_devices = None
+                if self._wanted is not None:
+                    self._wanted = replace(self._wanted, released=released)
+                self._published = None
                 self._schedule(self._clock())
 
     def reorder(self, uses: Iterable[DeviceUse]) -> None:
         """Sets what claims use of the devices, which decides their order, and returns at once."""
         with self._state:
             self._ordering.use(uses)
-            if self._published_devices is not None:  # else the present attempt is followed by it
+            if self._published is not None:  # else the present attempt is followed by it
                 self._schedule(self._ordering.due)
 
     def republish(self) -> None:
@@ -195,7 +206,7 @@ class Publisher:
     @property
     def published(self) -> bool:
         """Whether the slices matched the devices at the last check."""
-        return self._wanted is not None and self._published_devices is self._wanted
+        return self._wanted is not None and self._published is self._wanted
 
     def wait_published(self, timeout: float) -> bool:
         """Waits up to `timeout` seconds until the slices match; returns whether they do."""
@@ -214,9 +225,9 @@ class Publisher:
     def _run(self) -> None:
         with suppress(ApiError):  # read early to publish sooner; read again when needed
             self._owner = self._read_owner()
-        while (devices := self._next()) is not None:
+        while (wanted := self._next()) is not None:
             try:
-                complete = self._listed() and self._sync(devices)
+                complete = self._listed() and self._sync(wanted)
             except ApiError as error:
                 self._reporter.publishing_failed(error)
                 patience = error.retry_after if isinstance(error, TooManyRequests) else 0.0
@@ -226,12 +237,12 @@ class Publisher:
                 self._retry()
             else:
                 if complete:
-                    self._finish(devices)
+                    self._finish(wanted)
                 else:
                     self._retry()
 
-    def _next(self) -> tuple[GpuDevice, ...] | None:
-        """Waits until a check is due; returns the devices to publish, or None when stopped."""
+    def _next(self) -> _Wanted | None:
+        """Waits until a check is due; returns what to publish, or None when stopped."""
         with self._state:
             while not self._stopped:
                 now = self._clock()
@@ -248,13 +259,13 @@ class Publisher:
         """Schedules the next attempt after a failure, in `at_least` seconds or later."""
         self._stored = None
         with self._state:
-            self._published_devices = None
+            self._published = None
             self._schedule(self._clock() + max(at_least, self._backoff.next()))
 
-    def _finish(self, devices: tuple[GpuDevice, ...]) -> None:
+    def _finish(self, wanted: _Wanted) -> None:
         self._backoff.reset()
         with self._state:
-            self._published_devices = devices
+            self._published = wanted
             self._schedule(max(self._observe_at, self._no_repair_before))
             self._schedule(self._ordering.due)
 
@@ -269,9 +280,9 @@ class Publisher:
             self._client.list(RESOURCE_SLICES, self._selection)
         return True
 
-    def _sync(self, devices: tuple[GpuDevice, ...]) -> bool:
+    def _sync(self, asked: _Wanted) -> bool:
         """Writes what differs from the devices; returns False if another client wrote meanwhile."""
-        decision = self._decide(devices)
+        decision = self._decide(asked.devices)
         now = self._clock()
         with self._state:
             order = self._ordering.wanted(now)
@@ -279,7 +290,7 @@ class Publisher:
             self._stored = None
             self._ordered(order, now, written=False)
             return True
-        wanted = self._pool(decision.devices)
+        wanted = self._pool(decision.devices, released=asked.released)
         self._off_until = {gate: until for gate, until in self._off_until.items() if until > now}
         while True:
             off = frozenset(self._off_until)
@@ -301,10 +312,9 @@ class Publisher:
         self._ordered(order, now, written=bool(plan))
         return True
 
-    def _pool(self, devices: tuple[GpuDevice, ...]) -> PublishedPool:
+    def _pool(self, devices: tuple[GpuDevice, ...], *, released: bool) -> PublishedPool:
         """Returns the pool, cached: composing it is more than half of a check of the slices."""
         known = self._composed
-        released = self._released
         if known is None or known[:2] != (devices, released):
             order = self._ordering.order
             composed = pool(

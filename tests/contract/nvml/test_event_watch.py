@@ -12,6 +12,7 @@ import pytest
 
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
+from kubelet_plugin.nvml import event_watch
 from kubelet_plugin.nvml.event_watch import EventWatch
 from kubelet_plugin.nvml.library import NvmlLibrary
 from simulation.nvml import SimulatedNode, installed
@@ -199,6 +200,26 @@ def test_a_wait_that_hangs_does_not_keep_others_from_the_library(watched: Watche
     with watched.library.lease():
         assert pynvml.nvmlDeviceGetCount() == 8
     watched.watch.stop()
+
+
+@pytest.mark.parametrize("failing", ["nvmlEventSetWait_v2", "nvmlDeviceGetCount_v2"])
+def test_event_sets_are_freed_while_the_driver_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    monkeypatch.setattr(event_watch, "_PAUSE", 0.01)
+    node = SimulatedNode.create(tmp_path / "node", "dgx-h100", driver_version=NEWEST)
+
+    def fail(_number: int, symbol: str) -> int | None:
+        return pynvml.NVML_ERROR_UNKNOWN if symbol == failing else None
+
+    with nvml_calls(node.directory, fail) as calls:
+        watched = Watched(node)
+        watched.watch.start()
+        eventually(lambda: calls.symbols.count("nvmlEventSetCreate") >= 5)
+        watched.watch.stop()
+        eventually(lambda: all(thread.name != "nvml-events" for thread in threading.enumerate()))
+    made, freed = (calls.symbols.count(f"nvmlEventSet{word}") for word in ("Create", "Free"))
+    assert made - freed <= 1
 
 
 def test_at_rest_it_makes_one_call_a_wait(tmp_path: Path) -> None:

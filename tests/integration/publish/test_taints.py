@@ -16,8 +16,10 @@ from kubelet_plugin.inventory.health import (
     NeedsReset,
 )
 from kubelet_plugin.inventory.inventory import DriverReady
-from kubelet_plugin.publish.publisher import Publisher
-from tests.integration.published_slices import DRIVER, NodeInApi, Report
+from kubelet_plugin.publish.pool import PublishedPool
+from kubelet_plugin.publish.publisher import Publisher, SliceOperation
+from tests.eventually import eventually
+from tests.integration.published_slices import DEADLINE, DRIVER, TWO_GPUS, NodeInApi, Report
 from tests.samples.gpus import LOST, NOTICED, UNREADABLE
 from tests.samples.mig_models import MODELS, observed_with
 
@@ -102,3 +104,33 @@ def test_taints_change_in_place_and_keep_the_time_of_what_lasts(
     publish(publisher)
     assert taints(node, "gpu-0") == {}
     assert identities(node) == before
+
+
+class ReleasesMeanwhile(Report):
+    """Asks for a release when the first slices were written, and notes what counted as published
+    when the taint was."""
+
+    publisher: Publisher
+    counted: bool | None = None
+
+    def slices_published(self, pool: PublishedPool) -> None:
+        self.publisher.release(True)
+        super().slices_published(pool)
+
+    def slice_written(self, operation: SliceOperation) -> None:
+        if operation == "update" and self.counted is None:
+            self.counted = self.publisher.published
+        super().slice_written(operation)
+
+
+def test_slices_do_not_count_as_published_before_the_taint_of_a_release_is(
+    node: NodeInApi,
+) -> None:
+    report = ReleasesMeanwhile()
+    with node.publisher(report) as publisher:
+        report.publisher = publisher
+        publisher.publish(TWO_GPUS)
+        eventually(lambda: report.counted is not None)
+        assert report.counted is False
+        assert publisher.wait_published(DEADLINE)
+        assert "released" in taints(node, "gpu-0")

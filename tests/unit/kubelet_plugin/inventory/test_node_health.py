@@ -234,3 +234,18 @@ def test_a_contained_error_of_an_instance_is_remembered() -> None:
     assert plugin.xid(94, SITE)
     plugin.start()
     assert plugin.look() == "drain"
+
+
+def test_a_fault_that_was_seen_while_the_clock_was_years_ahead_can_be_cleared() -> None:
+    plugin = Plugin()
+    plugin.look()
+    right = plugin.now
+    plugin.now += timedelta(days=3650)
+    plugin.xid(95)
+    plugin.now = right
+    assert plugin.look() == "needs-reset"
+
+    plugin.health.clear({UUID: plugin.now + timedelta(seconds=1)})
+
+    assert plugin.look(5) == "needs-reset"
+    assert plugin.look(60) == "ready"

@@ -49,6 +49,12 @@ def test_release_can_be_taken_back_and_asked_for_again() -> None:
     assert next_phase(Phase.RESTORING, _facts()) is Phase.DRAINING
 
 
+def test_claims_are_checked_also_if_a_release_is_taken_back_during_a_restore() -> None:
+    phase = next_phase(Phase.RESTORING, _facts(settled=False))
+    phase = next_phase(phase, _facts(asked=False, settled=False))
+    assert phase is Phase.RESTORING
+
+
 @given(phase=st.sampled_from(Phase), facts=_FACTS)
 def test_driver_is_closed_only_from_draining_without_claims(
     phase: Phase, facts: ReleaseFacts

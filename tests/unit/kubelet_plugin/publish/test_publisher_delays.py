@@ -11,7 +11,7 @@ from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
-from kubelet_plugin.publish.publisher import Publisher
+from kubelet_plugin.publish.publisher import Publisher, _Wanted
 from tests.integration.published_slices import Report
 
 
@@ -58,7 +58,7 @@ def test_delays_grow_with_each_failure_and_start_again_after_a_success(
     for _ in range(4):
         publisher._retry()
         delays.append(delay_of_next_attempt(publisher, clock))
-    publisher._finish(())
+    publisher._finish(_Wanted((), released=False))
     publisher._retry()
     delays.append(delay_of_next_attempt(publisher, clock))
     assert delays == [1.0, 2.0, 4.0, 8.0, 1.0]
