@@ -71,3 +71,24 @@ def test_holders_and_taints_are_those_of_the_present_however_it_came_about(
     for result in results:
         assert state.tainted.of_driver(result) == anew.of_driver(result)
         assert state.tainted.evicting(result) == anew.evicting(result)
+
+
+def test_a_rule_evicts_from_a_pool_that_comes_after_it() -> None:
+    state = State(Snapshot(now=NOW))
+    _claim(state, "c", "a", 0)
+    _rule(state, None, TAINTS[2])
+    assert state.tainted.evicted_claims() == []
+
+    _slice(state, "a", None, 1)
+    assert state.tainted.evicted_claims() == ["t/c"]
+
+
+def test_a_rule_that_changes_to_no_eviction_evicts_no_more() -> None:
+    state = State(Snapshot(now=NOW))
+    _slice(state, "a", None, 1)
+    _claim(state, "c", "a", 0)
+    _rule(state, None, TAINTS[2])
+    assert state.tainted.evicted_claims() == ["t/c"]
+
+    _rule(state, None, TAINTS[1])
+    assert state.tainted.evicted_claims() == []
