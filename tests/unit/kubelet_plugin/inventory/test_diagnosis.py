@@ -153,6 +153,16 @@ def test_another_action_concerns_its_gpu(action: int) -> None:
     assert found[1] == HEALTHY
 
 
+def test_a_problem_says_what_the_driver_asks_for() -> None:
+    (problem,) = Node().look(seen(Signals(recovery_action=6)))[0]
+    assert str(problem) == "needs a reset of its PCIe bus (recovery action 6)"
+
+
+@given(st.frozensets(st.sampled_from(Slowdown), min_size=1))
+def test_of_several_slowdowns_always_the_same_is_the_reason(slowdowns: frozenset[Slowdown]) -> None:
+    assert Node().reasons(seen(Signals(slowdowns=slowdowns))) == [("degraded", min(slowdowns))]
+
+
 def test_an_action_that_changes_is_followed() -> None:
     node = Node()
     states = [state(node.look(seen(Signals(recovery_action=action)))[0]) for action in (0, 4, 1, 0)]
@@ -263,6 +273,12 @@ def test_a_gpu_that_does_not_answer_keeps_what_was_known() -> None:
         ("needs-reset", "xid-95"),
         ("memory-failed", "row-remap-failure"),
     ]
+
+
+def test_of_a_gpu_that_does_not_answer_nothing_else_follows() -> None:
+    node = Node()
+    assert node.reasons(seen(Signals(), LOST)) == [("lost", LOST.reason)]
+    assert node.reasons(seen(Signals(), UNREADABLE)) == [("unreadable", UNREADABLE.reason)]
 
 
 def test_a_gpu_that_has_to_be_replaced_is_cleared_by_an_administrator_alone() -> None:

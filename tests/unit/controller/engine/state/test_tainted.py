@@ -92,3 +92,29 @@ def test_a_rule_that_changes_to_no_eviction_evicts_no_more() -> None:
 
     _rule(state, None, TAINTS[1])
     assert state.tainted.evicted_claims() == []
+
+
+def test_a_taint_that_is_gone_leaves_no_claim() -> None:
+    state = State(Snapshot(now=NOW))
+    _claim(state, "c", "a", 0)
+    _slice(state, "a", TAINTS[1], 1)
+    assert state.tainted.tainted_claims() == ["t/c"]
+
+    _slice(state, "a", None, 1)
+    assert state.tainted.tainted_claims() == []
+
+
+def test_of_a_pool_that_is_being_replaced_the_newest_generation_counts() -> None:
+    state = State(Snapshot(now=NOW))
+    _slice(state, "a", TAINTS[1], 1)
+    published = gpu_slice("a", 2)
+    pool = replace(published.spec.pool, generation=2)
+    state.put_devices(
+        replace(
+            published,
+            metadata=replace(published.metadata, name="newer"),
+            spec=replace(published.spec, pool=pool),
+        )
+    )
+
+    assert state.tainted.of_driver(gpus_of("a", 0).devices.results[0]) == ()
