@@ -189,6 +189,19 @@ def test_without_an_action_an_xid_decides() -> None:
     assert Node(fault(95)).reasons(seen()) == [("needs-reset", "xid-95")]
 
 
+@pytest.mark.parametrize(
+    ("xid", "state"), [(78, "degraded"), (54, "drain"), (62, "needs-reset"), (79, "needs-reboot")]
+)
+def test_the_severity_of_an_xid_is_the_state(xid: int, state: str) -> None:
+    assert Node(fault(xid)).reasons(seen()) == [(state, f"xid-{xid}")]
+
+
+def test_reports_of_one_xid_are_one_fault_from_the_first_to_the_last() -> None:
+    for order in permutations([fault(95), fault(95, 20), fault(95, 50)]):
+        (known,) = faults(*order).values()
+        assert (known.first, known.last, known.count) == (at(0), at(50), 3)
+
+
 def test_with_an_action_no_xid_decides_but_that_of_a_gpu_off_the_bus() -> None:
     assert Node(fault(95)).reasons(seen(WELL)) == []
     assert Node(fault(79)).reasons(seen(WELL)) == [("needs-reboot", "xid-79")]

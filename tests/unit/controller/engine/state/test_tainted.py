@@ -118,3 +118,21 @@ def test_of_a_pool_that_is_being_replaced_the_newest_generation_counts() -> None
     )
 
     assert state.tainted.of_driver(gpus_of("a", 0).devices.results[0]) == ()
+
+
+def test_a_taint_without_an_effect_concerns_no_claim() -> None:
+    state = State(Snapshot(now=NOW))
+    _claim(state, "c", "a", 0)
+    _slice(state, "a", TAINTS[0], 1)
+    assert state.tainted.tainted_claims() == []
+
+
+def test_claims_are_in_order_and_those_of_pools_without_taints_are_left_out() -> None:
+    state = State(Snapshot(now=NOW))
+    _slice(state, "a", TAINTS[1], 1)
+    _claim(state, "d", "a", 0)
+    assert state.tainted.tainted_claims() == ["t/d"]
+
+    _claim(state, "e", "b", 0)
+    _claim(state, "c", "a", 1)
+    assert state.tainted.tainted_claims() == ["t/c", "t/d"]
