@@ -272,6 +272,16 @@ def test_a_fault_lasts_while_the_driver_asks_for_something(signals: Signals) -> 
     assert node.reasons(seen(signals, binding=NEXT_BOOT))[0][0] == "needs-reset"
 
 
+def test_with_an_action_an_xid_is_kept_while_it_may_explain_what_the_driver_asks_for() -> None:
+    node = Node(fault(95))
+    node.look(seen(WELL), seconds=59)
+    assert node.memory.faults
+    node.look(seen(Signals(recovery_action=1)), seconds=1000)
+    assert node.memory.faults
+    node.look(seen(WELL), seconds=1001)
+    assert node.memory.faults == {}
+
+
 def test_a_gpu_that_does_not_answer_keeps_what_was_known() -> None:
     node = Node(fault(95))
     node.look(seen(Signals(rows_failed=True)))

@@ -131,6 +131,7 @@ def test_claims_are_in_order_and_those_of_pools_without_taints_are_left_out() ->
     state = State(Snapshot(now=NOW))
     _slice(state, "a", TAINTS[1], 1)
     _claim(state, "d", "a", 0)
+    _claim(state, "f", "b", 1)
     assert state.tainted.tainted_claims() == ["t/d"]
 
     _claim(state, "e", "b", 0)
