@@ -89,8 +89,8 @@ def diagnosed(
         for observed in inventory.gpus
     )
     # A GPU that is gone may come back, as after a reset of its bus.
-    left = {uuid: of_gpu for uuid, of_gpu in memory.faults.items() if uuid not in faults}
-    kept = {uuid: of_gpu for uuid, of_gpu in {**left, **faults}.items() if of_gpu}
+    all_faults = {**memory.faults, **faults}
+    kept = {uuid: of_gpu for uuid, of_gpu in all_faults.items() if of_gpu}
     return replace(inventory, gpus=gpus), HealthMemory(kept, problems)
 
 

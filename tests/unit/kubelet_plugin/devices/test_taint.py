@@ -6,7 +6,13 @@ import pytest
 
 from carina_dra.resource import DeviceTaint, TaintEffect, limits
 from kubelet_plugin.devices.publish_settings import DEFAULT_EVICT
-from kubelet_plugin.devices.taint import taints
+from kubelet_plugin.devices.taint import (
+    compute_mode_taints,
+    held_mode_taints,
+    released_taint,
+    taints,
+)
+from kubelet_plugin.inventory.compute_mode import PREVENTS_ALL, PREVENTS_SHARES, ComputeMode
 from kubelet_plugin.inventory.health import (
     FOUND_BY_DRIVER,
     PROBLEMS,
@@ -20,7 +26,9 @@ from kubelet_plugin.inventory.health import (
     MemoryFailed,
     NeedsReboot,
     NeedsReset,
+    NvmlFailure,
 )
+from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
 from tests.samples.gpus import LOST, NOTICED, UNREADABLE
 
@@ -117,3 +125,33 @@ def test_a_taint_does_not_change_with_the_time_of_its_problem() -> None:
     assert taints(frozenset({later}), DRIVER, ()) == taints(
         frozenset({problem(Draining, "recovery-action-4")}), DRIVER, ()
     )
+
+
+def test_a_problem_of_an_instance_alone_is_a_taint_too() -> None:
+    (taint,) = taints(frozenset({problem(Draining, "xid-94", SITE)}), DRIVER, DEFAULT_EVICT)
+    assert taint.value == "xid-94"
+
+
+def test_the_devices_of_a_released_node_have_a_taint_that_evicts_nobody() -> None:
+    assert released_taint(DRIVER) == DeviceTaint(f"{DRIVER}/released", TaintEffect.NO_SCHEDULE)
+
+
+def test_a_mode_that_cannot_be_switched_keeps_claims_from_the_devices_that_need_the_switch() -> (
+    None
+):
+    held = HeldMode(Switch.ON, NvmlFailure("nvmlDeviceSetMigMode", "NVML_ERROR_IN_USE"), NOTICED)
+
+    assert held_mode_taints(held, Switch.ON, DRIVER) == (
+        DeviceTaint(f"{DRIVER}/mig-mode-held", TaintEffect.NO_SCHEDULE, "NVML_ERROR_IN_USE"),
+    )
+    assert held_mode_taints(held, Switch.OFF, DRIVER) == ()
+    assert held_mode_taints(None, Switch.ON, DRIVER) == ()
+
+
+def test_a_compute_mode_keeps_claims_from_the_devices_that_cannot_be_used_in_it() -> None:
+    exclusive = ComputeMode.EXCLUSIVE_PROCESS
+
+    assert compute_mode_taints(exclusive, PREVENTS_SHARES, DRIVER) == (
+        DeviceTaint(f"{DRIVER}/compute-mode", TaintEffect.NO_SCHEDULE, "exclusive-process"),
+    )
+    assert compute_mode_taints(exclusive, PREVENTS_ALL, DRIVER) == ()

@@ -153,6 +153,16 @@ def test_another_action_concerns_its_gpu(action: int) -> None:
     assert found[1] == HEALTHY
 
 
+def test_a_problem_says_what_the_driver_asks_for() -> None:
+    (problem,) = Node().look(seen(Signals(recovery_action=6)))[0]
+    assert str(problem) == "needs a reset of its PCIe bus (recovery action 6)"
+
+
+@given(st.frozensets(st.sampled_from(Slowdown), min_size=1))
+def test_of_several_slowdowns_always_the_same_is_the_reason(slowdowns: frozenset[Slowdown]) -> None:
+    assert Node().reasons(seen(Signals(slowdowns=slowdowns))) == [("degraded", min(slowdowns))]
+
+
 def test_an_action_that_changes_is_followed() -> None:
     node = Node()
     states = [state(node.look(seen(Signals(recovery_action=action)))[0]) for action in (0, 4, 1, 0)]
@@ -177,6 +187,19 @@ def test_xids_explain_the_action() -> None:
 
 def test_without_an_action_an_xid_decides() -> None:
     assert Node(fault(95)).reasons(seen()) == [("needs-reset", "xid-95")]
+
+
+@pytest.mark.parametrize(
+    ("xid", "state"), [(78, "degraded"), (54, "drain"), (62, "needs-reset"), (79, "needs-reboot")]
+)
+def test_the_severity_of_an_xid_is_the_state(xid: int, state: str) -> None:
+    assert Node(fault(xid)).reasons(seen()) == [(state, f"xid-{xid}")]
+
+
+def test_reports_of_one_xid_are_one_fault_from_the_first_to_the_last() -> None:
+    for order in permutations([fault(95), fault(95, 20), fault(95, 50)]):
+        (known,) = faults(*order).values()
+        assert (known.first, known.last, known.count) == (at(0), at(50), 3)
 
 
 def test_with_an_action_no_xid_decides_but_that_of_a_gpu_off_the_bus() -> None:
@@ -249,6 +272,16 @@ def test_a_fault_lasts_while_the_driver_asks_for_something(signals: Signals) -> 
     assert node.reasons(seen(signals, binding=NEXT_BOOT))[0][0] == "needs-reset"
 
 
+def test_with_an_action_an_xid_is_kept_while_it_may_explain_what_the_driver_asks_for() -> None:
+    node = Node(fault(95))
+    node.look(seen(WELL), seconds=59)
+    assert node.memory.faults
+    node.look(seen(Signals(recovery_action=1)), seconds=1000)
+    assert node.memory.faults
+    node.look(seen(WELL), seconds=1001)
+    assert node.memory.faults == {}
+
+
 def test_a_gpu_that_does_not_answer_keeps_what_was_known() -> None:
     node = Node(fault(95))
     node.look(seen(Signals(rows_failed=True)))
@@ -263,6 +296,12 @@ def test_a_gpu_that_does_not_answer_keeps_what_was_known() -> None:
         ("needs-reset", "xid-95"),
         ("memory-failed", "row-remap-failure"),
     ]
+
+
+def test_of_a_gpu_that_does_not_answer_nothing_else_follows() -> None:
+    node = Node()
+    assert node.reasons(seen(Signals(), LOST)) == [("lost", LOST.reason)]
+    assert node.reasons(seen(Signals(), UNREADABLE)) == [("unreadable", UNREADABLE.reason)]
 
 
 def test_a_gpu_that_has_to_be_replaced_is_cleared_by_an_administrator_alone() -> None:

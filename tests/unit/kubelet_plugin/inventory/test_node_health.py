@@ -125,6 +125,16 @@ def test_a_time_clears_nothing_before_it_has_come() -> None:
     assert plugin.look(60) == "needs-reset"
 
 
+def test_a_row_that_was_remapped_is_remembered_beside_the_error() -> None:
+    plugin = Plugin()
+    plugin.look()
+    assert plugin.xid(63)
+    plugin.start()
+    plugin.look()
+    plugin.xid(48)
+    assert plugin.look() == "drain"
+
+
 def test_an_error_of_an_application_is_said_and_is_no_taint() -> None:
     plugin = Plugin()
     plugin.look()

@@ -71,3 +71,69 @@ def test_holders_and_taints_are_those_of_the_present_however_it_came_about(
     for result in results:
         assert state.tainted.of_driver(result) == anew.of_driver(result)
         assert state.tainted.evicting(result) == anew.evicting(result)
+
+
+def test_a_rule_evicts_from_a_pool_that_comes_after_it() -> None:
+    state = State(Snapshot(now=NOW))
+    _claim(state, "c", "a", 0)
+    _rule(state, None, TAINTS[2])
+    assert state.tainted.evicted_claims() == []
+
+    _slice(state, "a", None, 1)
+    assert state.tainted.evicted_claims() == ["t/c"]
+
+
+def test_a_rule_that_changes_to_no_eviction_evicts_no_more() -> None:
+    state = State(Snapshot(now=NOW))
+    _slice(state, "a", None, 1)
+    _claim(state, "c", "a", 0)
+    _rule(state, None, TAINTS[2])
+    assert state.tainted.evicted_claims() == ["t/c"]
+
+    _rule(state, None, TAINTS[1])
+    assert state.tainted.evicted_claims() == []
+
+
+def test_a_taint_that_is_gone_leaves_no_claim() -> None:
+    state = State(Snapshot(now=NOW))
+    _claim(state, "c", "a", 0)
+    _slice(state, "a", TAINTS[1], 1)
+    assert state.tainted.tainted_claims() == ["t/c"]
+
+    _slice(state, "a", None, 1)
+    assert state.tainted.tainted_claims() == []
+
+
+def test_of_a_pool_that_is_being_replaced_the_newest_generation_counts() -> None:
+    state = State(Snapshot(now=NOW))
+    _slice(state, "a", TAINTS[1], 1)
+    published = gpu_slice("a", 2)
+    pool = replace(published.spec.pool, generation=2)
+    state.put_devices(
+        replace(
+            published,
+            metadata=replace(published.metadata, name="newer"),
+            spec=replace(published.spec, pool=pool),
+        )
+    )
+
+    assert state.tainted.of_driver(gpus_of("a", 0).devices.results[0]) == ()
+
+
+def test_a_taint_without_an_effect_concerns_no_claim() -> None:
+    state = State(Snapshot(now=NOW))
+    _claim(state, "c", "a", 0)
+    _slice(state, "a", TAINTS[0], 1)
+    assert state.tainted.tainted_claims() == []
+
+
+def test_claims_are_in_order_and_those_of_pools_without_taints_are_left_out() -> None:
+    state = State(Snapshot(now=NOW))
+    _slice(state, "a", TAINTS[1], 1)
+    _claim(state, "d", "a", 0)
+    _claim(state, "f", "b", 1)
+    assert state.tainted.tainted_claims() == ["t/d"]
+
+    _claim(state, "e", "b", 0)
+    _claim(state, "c", "a", 1)
+    assert state.tainted.tainted_claims() == ["t/c", "t/d"]
