@@ -171,7 +171,7 @@ def test_a_lost_gpu_is_tainted_and_the_taint_keeps_its_time(
         publisher.publish((whole(0, LOST, mig=MIG), whole(1)))
         assert publisher.wait_published(DEADLINE)
 
-    assert (taint["key"], taint["effect"]) == ("gpu.carina.dev/lost", "NoSchedule")
+    assert (taint["key"], taint["effect"]) == ("gpu.carina.dev/lost", "NoExecute")
     assert "taints" not in node.devices()["gpu-1"]
     assert node.versions() == before
 
