@@ -206,3 +206,25 @@ def test_gang_is_replaced_once_however_often_the_taint_comes(site: Site, team: T
             team.await_condition("witness", partial(says, f"drain={value}"), "Degraded")
             taint(site, *device_of(team, min(second)))
         assert team.bound("gang").keys() == second.keys()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="open finding: `edit` may remove a pod from the ownerReferences of its claim, and then "
+    "neither a taint nor a release evicts the pod",
+)
+def test_tenant_cannot_keep_a_lost_device_by_disowning_its_claim(site: Site, team: Team) -> None:
+    namespace, user = team.namespace, "tenant"
+    site.cluster.kubectl(
+        *("create", "rolebinding", user, "-n", namespace, "--clusterrole=edit", f"--user={user}")
+    )
+    with site.controller():
+        team.job("train", 1, 0, containers=by_limits())
+        [pod] = team.await_bound(1)
+        lost = device_of(team, pod)
+        site.cluster.kubectl(
+            *("patch", "resourceclaim", *team.claims(), "-n", namespace, f"--as={user}"),
+            *("--type=merge", "-p", '{"metadata":{"ownerReferences":null}}'),
+        )
+        taint(site, *lost, _LOST)
+        eventually(lambda: pod not in team.pods(), within=PLACED_WITHIN)

@@ -3,6 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
+from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.inventory.change import ApplicationFailed, InventoryChange
 from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.health import state
@@ -259,3 +262,34 @@ def test_a_fault_that_was_seen_while_the_clock_was_years_ahead_can_be_cleared() 
 
     assert plugin.look(5) == "needs-reset"
     assert plugin.look(60) == "ready"
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="open finding: the reason of a problem, the value of its taint, is not damped, so that "
+    "slices and health.json are written again after each read",
+)
+@pytest.mark.parametrize(
+    "turns",
+    [
+        (Signals(recovery_action=1), Signals(recovery_action=6)),
+        (
+            Signals(slowdowns=frozenset({Slowdown.HARDWARE_THERMAL})),
+            Signals(slowdowns=frozenset({Slowdown.POWER_BRAKE})),
+        ),
+    ],
+    ids=["recovery action", "slowdown"],
+)
+def test_a_reason_that_changes_all_the_time_changes_taints_four_times_a_minute_at_most(
+    turns: tuple[Signals, Signals],
+) -> None:
+    plugin, changes, known = Plugin(), 0, None
+    for turn in range(12):  # a minute
+        plugin.now += timedelta(seconds=5)
+        seen = observed(0, architecture="Hopper")
+        seen = replace(seen, state=replace(seen.state, signals=turns[turn % 2]))
+        inventory = plugin.health.judged(DriverReady((seen,)))
+        assert isinstance(inventory, DriverReady)
+        found = taints(inventory.gpus[0].state.problems, "gpu.carina.dev", ())
+        changes, known = changes + (found != known), found
+    assert changes <= 4
