@@ -24,6 +24,7 @@ from carina_dra.resource import (
 from controller.engine.model.extended_resource import classes_by_resource
 from controller.engine.model.planned_claim import planned_name
 from controller.engine.model.pod import PodNeeds
+from controller.observe.claim import is_pod
 from controller.observe.extended_request import claim_spec
 from controller.observe.pod import ObservedPod
 
@@ -36,16 +37,14 @@ CHOICE_SECONDS: Final = 30.0
 def is_special(claim: ResourceClaim | None, pod: ObservedPod) -> bool:
     """Whether a claim is the one that kube-scheduler made for a pod's extended resources.
 
-    One without devices is not, or not any more: nothing would count for the pod.
+    One without devices is not, or not any more: nothing would count for the pod. A tenant may take
+    the pod from the owners of its claim; then it is the pod for which the claim is reserved.
     """
-    return (
-        claim is not None
-        and claim.status.allocation is not None
-        and claim.key == pod.special
-        and any(
-            owner.controller and owner.uid == pod.uid for owner in claim.metadata.owner_references
-        )
-    )
+    if claim is None or claim.status.allocation is None or claim.key != pod.special:
+        return False
+    owners = [owner.uid for owner in claim.metadata.owner_references if owner.controller]
+    users = [user.uid for user in claim.status.reserved_for if is_pod(user)]
+    return pod.uid in (owners or users)
 
 
 @dataclass(frozen=True, slots=True)

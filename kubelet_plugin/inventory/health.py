@@ -281,6 +281,15 @@ def is_hang(problem: GpuProblem) -> bool:
 
 
 def since(problem: GpuProblem, before: GpuProblems) -> GpuProblem:
-    """Returns the problem with the time at which it was first seen, if `before` contains it."""
+    """Returns the problem as it was first seen, if `before` contains it.
+
+    It keeps its reason, the value of a taint, while it lasts: one that changes with each read would
+    have the slices written each time. Only a reset that evicts follows one of the PCIe bus.
+    """
     known = next((other for other in before if identity(other) == identity(problem)), None)
-    return problem if known is None else replace(problem, since=known.since)
+    if known is None:
+        return problem
+    follows = problem.eviction is EvictionCause.RESET is not known.eviction
+    if follows or known.reason == problem.reason:
+        return replace(problem, since=known.since)
+    return known

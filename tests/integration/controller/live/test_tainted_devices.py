@@ -208,11 +208,6 @@ def test_gang_is_replaced_once_however_often_the_taint_comes(site: Site, team: T
         assert team.bound("gang").keys() == second.keys()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="open finding: `edit` may remove a pod from the ownerReferences of its claim, and then "
-    "neither a taint nor a release evicts the pod",
-)
 def test_tenant_cannot_keep_a_lost_device_by_disowning_its_claim(site: Site, team: Team) -> None:
     namespace, user = team.namespace, "tenant"
     site.cluster.kubectl(

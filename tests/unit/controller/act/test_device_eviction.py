@@ -75,15 +75,16 @@ class Cluster:
         gpu: int = 0,
         *,
         tolerations: tuple[DeviceToleration, ...] = (),
-        controlled: bool = True,
+        controller: str | None = "own",
         **fields: Any,
     ) -> "Cluster":
         """A pod with a GPU in the claim that kube-scheduler has made for it."""
         body = pod_body(name, **{"gates": (), "given": "n1", "node": "n1", "owner": JOB, **fields})
         body["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": f"{name}-c"}
         self.mirror.put_pod(read_pod(body))
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}
-        owners = [{**owner, "controller": True}] if controlled else []
+        uid = f"uid-{name}" if controller == "own" else controller
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+        owners = [] if controller is None else [{**owner, "controller": True}]
         self.claim(f"{name}-c", _tolerating(gpus_of("n1", gpu), tolerations), name, owners)
         return self
 
@@ -162,8 +163,12 @@ def test_a_pod_without_a_queue_leaves_only_by_the_setting(evicts: bool) -> None:
     assert cluster.due() == (["p"] if evicts else [])
 
 
-def test_a_claim_that_the_pod_does_not_control_says_nothing() -> None:
-    assert Cluster().pod("p", controlled=False).taint(LOST).due() == []
+def test_a_claim_that_its_tenant_has_disowned_is_still_the_pods() -> None:
+    assert Cluster().pod("p", controller=None).taint(LOST).due() == ["p"]
+
+
+def test_a_claim_that_another_pod_controls_says_nothing() -> None:
+    assert Cluster().pod("p", controller="other").taint(LOST).due() == []
 
 
 def test_pods_that_name_a_claim_are_left_to_kubernetes() -> None:

@@ -1,5 +1,6 @@
 """What the status of a claim says of its devices."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
@@ -75,8 +76,8 @@ def test_a_share_says_what_enforces_its_limits() -> None:
 def test_conditions_say_whether_it_is_ready_and_healthy() -> None:
     status = only(*device_statuses(claim(), SetUp(), now()))
     assert {c.type: (c.status, c.reason) for c in status.conditions} == {
-        READY: (ConditionStatus.TRUE, "Prepared"),
-        HEALTHY: (ConditionStatus.TRUE, "Healthy"),
+        "Ready": (ConditionStatus.TRUE, "Prepared"),
+        "Healthy": (ConditionStatus.TRUE, "Healthy"),
     }
 
     status = only(*device_statuses(claim(), NotSetUp("no node"), now(observed(0, LOST))))
@@ -106,6 +107,12 @@ def test_what_is_not_known_now_stays_as_it_was() -> None:
     assert only(*completed(unknown, known)).data == only(*known).data
 
 
+def test_an_entry_has_only_what_is_known() -> None:
+    unknown = device_statuses(claim(), SetUp(), GpusNow(DriverMissing("unloaded")))
+    (entry,) = rendered(unknown, DRIVER, (), NOW)
+    assert set(entry) == {"driver", "pool", "device", "conditions"}
+
+
 def test_a_condition_keeps_the_time_at_which_its_status_changed() -> None:
     before = datetime(2026, 11, 20, tzinfo=UTC)
     present = AllocatedDeviceStatus(
@@ -119,7 +126,12 @@ def test_a_condition_keeps_the_time_at_which_its_status_changed() -> None:
     )
     wanted = device_statuses(claim(), SetUp(), now(observed(0, LOST)))
 
-    (entry,) = rendered(wanted, DRIVER, (present,), NOW)
+    theirs = replace(
+        present,
+        driver="other.example.com",
+        conditions=(Condition(HEALTHY, ConditionStatus.FALSE, before, "", ""),),
+    )
+    (entry,) = rendered(wanted, DRIVER, (present, theirs), NOW)
 
     times = {c["type"]: c["lastTransitionTime"] for c in entry["conditions"]}
     assert times == {READY: "2026-11-20T00:00:00Z", HEALTHY: NOW}
@@ -149,3 +161,30 @@ def test_what_was_written_reads_as_what_was_said() -> None:
     )
     others = AllocatedDeviceStatus("other.example.com", "node-1", "nic-0")
     assert read_statuses((others, stored), DRIVER) == wanted
+
+
+def test_the_health_of_a_device_without_a_driver_is_unknown() -> None:
+    status = only(*device_statuses(claim(), SetUp(), GpusNow(DriverMissing("unloaded"))))
+    healthy = status.condition(HEALTHY)
+    assert healthy is not None
+    assert (healthy.status, healthy.message) == (ConditionStatus.UNKNOWN, "unloaded")
+
+
+def test_a_condition_says_why_in_1024_bytes_at_most() -> None:
+    for message, said in (("no node", "no node"), ("\u00fc" * 2000, "\u00fc" * 512)):
+        status = only(*device_statuses(claim(), NotSetUp(message), now()))
+        ready = status.condition(READY)
+        assert ready is not None
+        assert ready.message == said
+
+    status = only(*device_statuses(claim(), SetUp(), GpusNow(DriverMissing("x" * 2000))))
+    healthy = status.condition(HEALTHY)
+    assert healthy is not None
+    assert len(healthy.message) == 1024
+
+
+def test_a_partition_whose_instance_is_not_known_has_no_data() -> None:
+    partition = claim(allocated(PARTITION))
+    for readiness in (SetUp(), NotChecked()):
+        gpus = now(observed(0, mig=MIG))
+        assert only(*device_statuses(partition, readiness, gpus)).data is None

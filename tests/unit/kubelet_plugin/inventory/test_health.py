@@ -16,5 +16,7 @@ def test_the_worst_problem_comes_first() -> None:
 def test_a_problem_that_lasts_keeps_the_time_of_its_first_sighting() -> None:
     later = GpuLost(NvmlFailure("nvmlInit", "NVML_ERROR_UNKNOWN"), NOTICED + timedelta(hours=1))
 
-    assert since(later, frozenset({LOST})) == replace(later, since=NOTICED)
+    assert since(later, frozenset({LOST})) == LOST  # with its reason, too
+    same = replace(LOST, since=NOTICED + timedelta(hours=1))
+    assert since(same, frozenset({LOST})) == LOST
     assert since(later, frozenset({UNREADABLE})) == later

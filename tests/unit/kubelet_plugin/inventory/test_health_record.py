@@ -95,6 +95,10 @@ def test_the_damping_of_a_gpu_that_does_not_answer_is_written_and_read(problem: 
         (lambda record: record["faults"][UUID][0].update(first="2026-11-20T12:00:00"), "first"),
         (lambda record: record["problems"][UUID][0].update(state="well"), "state"),
         (lambda record: record["problems"][UUID][0].update(because=3), "problem lost"),
+        (
+            lambda record: record["problems"][UUID][0].update(because={"reason": "r", "text": "t"}),
+            "problem lost",
+        ),
         (lambda record: record["troubles"][0].update(at=3), "phase failing"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -104,6 +108,11 @@ def test_a_record_that_is_not_one_is_refused_where_it_is_not(change, where: str)
     change(record)
     with pytest.raises(HealthRecordError, match=where):
         read(json.dumps(record).encode())
+
+
+def test_a_record_that_is_cut_off_is_refused_as_a_whole() -> None:
+    with pytest.raises(HealthRecordError, match=r"^the file: "):
+        read(written(REMEMBERED)[:-10])
 
 
 def test_a_file_keeps_what_is_remembered(tmp_path: Path) -> None:
@@ -152,4 +161,13 @@ def test_gpus_that_do_not_change_are_not_written_again(tmp_path: Path) -> None:
     file.save(DriverReady((observed(0),)))
     (tmp_path / "gpus.json").unlink()
     file.save(DriverReady((observed(0, LOST),)))
+    assert not (tmp_path / "gpus.json").exists()
+
+
+def test_gpus_that_an_earlier_process_has_kept_are_not_written_again(tmp_path: Path) -> None:
+    GpusFile(tmp_path).save(DriverReady((observed(0),)))
+    file = GpusFile(tmp_path)
+    file.load()
+    (tmp_path / "gpus.json").unlink()
+    file.save(DriverReady((observed(0),)))
     assert not (tmp_path / "gpus.json").exists()
