@@ -193,6 +193,9 @@ class NvmlReader:
                 unresponsive.append(self._with_problem(observed, error.failure))
             if all(uuid != observed.gpu.uuid for uuid, _ in failed):
                 del unidentified[:1]  # NVML listed this GPU, but did not identify it
+        # After a reboot, another GPU may have the number of one that is lost, and so its names.
+        taken = {read.gpu.minor for read in reads.values()}
+        unresponsive = [observed for observed in unresponsive if observed.gpu.minor not in taken]
         return _ready(reads.values(), unresponsive, [*unidentified, *new_unreadable])
 
     def _is_unplugged(self, gpu: Gpu, failure: NvmlFailure) -> bool:

@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pynvml
 import pytest
 
+from kubelet_plugin.devices.device import devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import GpuLost, GpuProblem, GpuUnreadable, NvmlFailure
 from kubelet_plugin.inventory.inventory import (
@@ -411,6 +413,23 @@ def test_losing_the_gpu_that_names_the_domain_does_not_rename_it(
     answering = [seen.state.nvlink for seen in second.gpus if not seen.state.problems]
     assert {nvlink.domain for nvlink in answering if nvlink} == {first.gpus[0].gpu.uuid}
     assert all(0 in nvlink.peers for nvlink in answering if nvlink)
+
+
+def test_a_lost_gpu_gives_its_number_to_another_that_has_it_after_a_reboot(
+    node: SimulatedNode, reader: NvmlReader
+) -> None:
+    known = ready(reader.read())
+    node.lose_gpu(7)
+    numbered = tuple(
+        replace(seen, gpu=replace(seen.gpu, minor={3: 7, 7: 3}.get(seen.gpu.minor, seen.gpu.minor)))
+        for seen in known.gpus
+    )
+
+    inventory = ready(reader_below(node.root).read(DriverReady(numbered)))
+
+    names = [device.name for device in devices(inventory)]
+    assert len(names) == len(set(names))
+    assert minors(inventory) == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_a_gpu_lost_before_it_was_ever_seen_is_unknown(
