@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubelet_plugin.devices.publish_settings import DEFAULT_EVICT
 from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.inventory.diagnosis import HealthMemory, diagnosed
-from kubelet_plugin.inventory.faults import MOST, Fault, Faults, remembered
+from kubelet_plugin.inventory.faults import MOST, Fault, Faults, remembered, severity_of
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.health import (
     HEALTHY,
@@ -28,7 +28,7 @@ from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
 from kubelet_plugin.inventory.signals import Fabric, Signals, Slowdown
 from kubelet_plugin.inventory.xid import XidRules, is_benign
-from kubelet_plugin.inventory.xid_catalogue import BY_ACTION_ONLY, LAST
+from kubelet_plugin.inventory.xid_catalogue import BY_ACTION_ONLY, LAST, XidSeverity
 from tests.samples.gpus import LOST, NOTICED, UNREADABLE, gpu, observed
 
 RULES = XidRules()
@@ -176,9 +176,9 @@ def test_a_problem_that_lasts_keeps_its_time_and_reason() -> None:
 
 
 def test_xids_explain_the_action() -> None:
-    node = Node(fault(95), fault(48))
+    node = Node(fault(95), fault(64), fault(46))
     (problem,) = node.look(seen(Signals(recovery_action=1)), seconds=10)[0]
-    assert str(problem) == "needs a reset (recovery action 1) after XID 48, 95"
+    assert str(problem) == "needs a reset (recovery action 1) after XID 46, 64, 95"
     assert problem.reason == "recovery-action-1"
 
 
@@ -207,6 +207,26 @@ def test_with_an_action_no_xid_decides_but_that_of_a_gpu_off_the_bus() -> None:
     assert Node(fault(79)).reasons(seen(WELL)) == [("needs-reboot", "xid-79")]
 
 
+def test_with_an_action_an_earlier_xid_does_not_hide_that_of_a_gpu_off_the_bus() -> None:
+    assert Node(fault(95), fault(79, 1)).reasons(seen(WELL)) == [("needs-reboot", "xid-79")]
+
+
+def test_an_error_of_an_application_in_an_instance_is_no_problem() -> None:
+    assert Node(fault(31, site=SITE)).reasons(seen()) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "other"), [(fault(94, site=SITE), None), (fault(48), fault(63))], ids=["94", "48"]
+)
+@pytest.mark.parametrize("severity", [XidSeverity.REBOOT, XidSeverity.REPLACE])
+def test_a_severity_that_the_settings_give_counts_whatever_came_with_the_xid(
+    first: Fault, other: Fault | None, severity: XidSeverity
+) -> None:
+    rules = XidRules({first.xid: severity})
+    known = faults(first, *([] if other is None else [other]))
+    assert severity_of(first, known, gpu(0), rules) is severity
+
+
 @pytest.mark.parametrize("xid", sorted(BY_ACTION_ONLY))
 def test_an_error_of_nvlink_is_nothing_without_the_action(xid: int) -> None:
     blackwell: dict[str, Any] = {"architecture": "Blackwell"}
@@ -221,7 +241,9 @@ def test_an_error_of_nvlink_is_nothing_without_the_action(xid: int) -> None:
         ((fault(45),), []),
         ((fault(45), fault(48, 3)), [("needs-reset", "xid-48")]),
         ((fault(48), fault(63, 3)), [("drain", "xid-48")]),
-        ((fault(63), fault(48, 29)), [("drain", "xid-48")]),
+        ((fault(63), fault(48, 30)), [("drain", "xid-48")]),
+        ((fault(48), fault(63, 30)), [("drain", "xid-48")]),
+        ((fault(48), fault(63, 31)), [("needs-reset", "xid-48")]),
         ((fault(63), fault(48, 31)), [("needs-reset", "xid-48")]),
         ((fault(63), fault(64, 5)), [("needs-reset", "xid-64")]),
         ((fault(48), fault(64, 3)), [("needs-reset", "xid-48")]),
@@ -244,6 +266,11 @@ def test_a_contained_memory_error_of_an_instance_concerns_that_one() -> None:
     assert gpu_state.at(SITE).problems == problems
     assert gpu_state.at(MigSite(19, MigPlacement(3, 1))).problems == problems
     assert gpu_state.at(OTHER_SITE).problems == HEALTHY
+
+
+def test_an_uncontained_error_concerns_the_whole_gpu_although_it_names_an_instance() -> None:
+    (problems,) = Node(fault(95, site=SITE)).look(seen())
+    assert {problem.site for problem in problems} == {None}
 
 
 def test_the_problem_of_a_whole_gpu_concerns_all_instances() -> None:
@@ -272,13 +299,22 @@ def test_a_fault_lasts_while_the_driver_asks_for_something(signals: Signals) -> 
     assert node.reasons(seen(signals, binding=NEXT_BOOT))[0][0] == "needs-reset"
 
 
+def test_a_gpu_off_the_bus_is_not_over_while_the_driver_asks_for_something() -> None:
+    asked = seen(Signals(recovery_action=1), binding=NEXT_BOOT)
+    assert ("needs-reboot", "xid-79") in Node(fault(79)).reasons(asked)
+
+
 def test_with_an_action_an_xid_is_kept_while_it_may_explain_what_the_driver_asks_for() -> None:
     node = Node(fault(95))
-    node.look(seen(WELL), seconds=59)
+    node.look(seen(WELL), seconds=59.9)
     assert node.memory.faults
     node.look(seen(Signals(recovery_action=1)), seconds=1000)
     assert node.memory.faults
     node.look(seen(WELL), seconds=1001)
+    assert node.memory.faults == {}
+
+    node = Node(fault(95))
+    node.look(seen(WELL), seconds=60)
     assert node.memory.faults == {}
 
 

@@ -241,6 +241,15 @@ def test_a_missing_driver_changes_nothing_that_is_remembered() -> None:
     assert plugin.look() == "needs-reset"
 
 
+@pytest.mark.parametrize(("xid", "site"), [(31, None), (31, SITE), (94, None)])
+def test_an_error_of_an_application_is_not_remembered(xid: int, site: MigSite | None) -> None:
+    plugin = Plugin()
+    plugin.look()
+    assert not plugin.xid(xid, site)
+    assert plugin.look() == "ready"
+    assert plugin.disk.kept.memory.faults == {}
+
+
 def test_a_contained_error_of_an_instance_is_remembered() -> None:
     plugin = Plugin()
     plugin.look()

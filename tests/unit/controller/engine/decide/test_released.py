@@ -64,6 +64,19 @@ def test_budgets_are_respected(least: int, expected: int) -> None:
     assert len(evicted(released(scene).plan())) == expected
 
 
+def test_a_gang_that_cannot_leave_takes_no_budget_from_others() -> None:
+    scene = cluster().runs("gang", "n", "n", created=2, budgets=("b",))
+    scene.runs("g", "n", created=1, budgets=("b",))
+    scene.budgets = {"b": 1}
+    assert evicted(released(scene).plan()) == ["g-0"]
+
+
+def test_a_gang_that_lacks_pods_already_leaves_as_far_as_budgets_allow() -> None:
+    scene = cluster().runs("g", "n", "n", least=3, budgets=("b",))
+    scene.budgets = {"b": 1}
+    assert len(evicted(released(scene).plan())) == 1
+
+
 def test_a_group_that_is_to_be_replaced_leaves_once() -> None:
     scene = cluster().runs("g", "n", on_device_failure=OnDeviceFailure.REPLACE)
     found = tainted(released(scene)).plan()
