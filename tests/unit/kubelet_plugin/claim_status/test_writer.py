@@ -37,6 +37,7 @@ class Api:
     failing: ApiError | None = None
     refusing: ApiError | None = None
     """Why no status is stored, although claims can be read."""
+    reads: int = 0
 
     def add(self, *claims: NodeClaim, pods: int = 1) -> None:
         for each in claims:
@@ -58,6 +59,7 @@ class Api:
             }
 
     def read(self, claim: ClaimReference) -> Body:
+        self.reads += 1
         if self.failing:
             raise self.failing
         if claim.name not in self.claims:
@@ -165,6 +167,7 @@ def test_a_prepared_claim_gets_its_status_once_whatever_its_pods(world: World) -
     assert entry["data"]["uuid"].startswith("GPU-")
     assert world.api.health() == ["True"]
     assert world.reports.told == []
+    assert (world.api.reads, world.reports.written) == (1, 1)
 
 
 def test_nothing_is_written_before_the_claim_is_set_up_and_the_gpus_are_known(
@@ -283,6 +286,21 @@ def test_everything_is_written_once_the_api_server_is_back(world: World) -> None
 
     assert [name for name, _ in world.api.applied] == ["claim-0", "claim-1", "claim-2"]
     assert len(world.reports.told) == 3
+
+
+def test_after_an_outage_the_next_failure_is_tried_again_soon(world: World) -> None:
+    world.api.add(claim())
+    world.api.failing = AWAY
+    world.have(claim())
+    world.run(600)
+    world.api.failing = None
+    world.run(60)
+    before = len(world.reports.failures)
+
+    world.api.failing = AWAY
+    world.have(claim(), problems=(LOST,))
+    world.run(60)
+    assert len(world.reports.failures) - before >= 3
 
 
 def test_without_the_permission_users_are_told_once_all_the_same(world: World) -> None:

@@ -351,7 +351,7 @@ def test_a_gpu_that_has_to_be_replaced_is_cleared_by_an_administrator_alone() ->
 
 def test_a_fault_that_was_reported_again_after_the_clearing_counts() -> None:
     node = Node(fault(95), fault(95, 50))
-    node.cleared = {UUID: at(49)}
+    node.cleared = {UUID: at(50)}
     assert node.reasons(seen()) == [("needs-reset", "xid-95")]
 
 
