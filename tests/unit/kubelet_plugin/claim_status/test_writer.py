@@ -1,5 +1,6 @@
 """The writer of `status.devices`, against an API server of two methods."""
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from kubelet_plugin.claim_status.writer import ClaimStatusWriter
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.inventory import DriverReady
+from tests.eventually import eventually
 from tests.samples.claims import allocated, claim
 from tests.samples.gpus import LOST, observed
 
@@ -336,3 +338,15 @@ def test_many_claims_are_written_at_a_bounded_rate(world: World) -> None:
 
     assert len(world.api.applied) == 100
     assert world.seconds - began > 100 / 5 - 1
+
+
+def test_a_thread_writes_what_changes_until_the_claims_are_stopped(world: World) -> None:
+    world.api.add(claim())
+    world.writer.start()
+    world.have(claim())
+    eventually(lambda: world.reports.written == 1)
+    world.have(claim(), problems=(LOST,))
+    eventually(lambda: world.api.health() == ["False"])
+
+    world.live.stop()
+    eventually(lambda: all(thread.name != "claim-status" for thread in threading.enumerate()))
