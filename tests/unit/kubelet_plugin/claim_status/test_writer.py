@@ -273,6 +273,14 @@ def test_devices_that_the_claim_has_no_longer_are_not_said(world: World) -> None
     assert [entry["device"] for entry in devices] == ["gpu-1"]
 
 
+def test_nothing_is_said_of_a_claim_that_has_lost_its_allocation(world: World) -> None:
+    world.api.add(claim())
+    del world.api.claims["train"]["status"]["allocation"]
+    world.have(claim())
+    world.run(60)
+    assert world.api.applied == []
+
+
 def test_everything_is_written_once_the_api_server_is_back(world: World) -> None:
     claims = [claim(uid=f"uid-{n}", name=f"claim-{n}") for n in range(3)]
     world.api.add(*claims)

@@ -189,6 +189,15 @@ def test_at_rest_nothing_is_written() -> None:
     assert plugin.disk.writes == writes
 
 
+def test_a_fault_that_is_reported_again_and_again_is_written_at_once_only_first() -> None:
+    plugin = Plugin()
+    plugin.look()
+    before = plugin.disk.writes
+    for _ in range(100):
+        plugin.xid(95)
+    assert plugin.disk.writes == before + 1
+
+
 def test_a_full_disk_loses_nothing_that_is_kept_and_is_tried_again() -> None:
     plugin = Plugin()
     plugin.look()
