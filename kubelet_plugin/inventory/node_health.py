@@ -19,7 +19,7 @@ from kubelet_plugin.inventory.faults import NONE, Fault, matters, remembered
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverReady, Inventory, known_gpus
 from kubelet_plugin.inventory.mig import MigSite
-from kubelet_plugin.inventory.xid import XidRules, is_benign, text
+from kubelet_plugin.inventory.xid import XidRules, text
 from kubelet_plugin.inventory.xid_catalogue import XidSeverity
 
 _SILENCE: Final = timedelta(minutes=10)
@@ -101,11 +101,12 @@ class NodeHealth:
             now = self._now()
             severity = self._rules.severity(number, observed.gpu)
             fault = Fault(number, site, now, now, 1, observed.state.binding)
-            if matters(fault, severity):
+            counts = matters(fault, severity)
+            if counts:
                 self._remember(observed, fault)
         if severity is XidSeverity.APPLICATION and self._is_news(uuid, number, now):
             self._reported(ApplicationFailed(observed.gpu, number, text(number)))
-        return not is_benign(severity) or matters(fault, severity)
+        return counts
 
     def judged(self, inventory: Inventory) -> Inventory:
         """Returns what was read with the problems that the GPUs count as having."""

@@ -336,6 +336,18 @@ def test_a_flaky_gpu_costs_a_claim_few_writes(world: World) -> None:
     assert len(world.api.applied) <= 3600 / 15 + 4
 
 
+def test_a_claim_on_a_flaky_gpu_keeps_no_other_waiting(world: World) -> None:
+    flaky, other = claim(), claim(allocated("gpu-1"), uid="uid-2", name="other")
+    world.api.add(flaky, other)
+    for n in range(6):
+        world.have(flaky, problems=(LOST,) if n % 2 else ())
+        world.run(1)
+
+    world.have(flaky, other, problems=(LOST,))
+    world.run(2)
+    assert world.api.applied[-1][0] == "other"
+
+
 def test_many_claims_are_written_at_a_bounded_rate(world: World) -> None:
     claims = [claim(uid=f"uid-{n}", name=f"claim-{n}") for n in range(100)]
     world.api.add(*claims)
