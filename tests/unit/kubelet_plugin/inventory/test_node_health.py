@@ -13,6 +13,8 @@ from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
 from kubelet_plugin.inventory.node_health import NodeHealth, RememberedHealth
 from kubelet_plugin.inventory.signals import Signals, Slowdown
+from kubelet_plugin.inventory.xid import XidRules
+from kubelet_plugin.inventory.xid_catalogue import XidSeverity
 from tests.samples.gpus import NOTICED, UNREADABLE, gpu, observed
 
 UUID = gpu(0).uuid
@@ -257,6 +259,26 @@ def test_an_error_of_an_application_is_not_remembered(xid: int, site: MigSite | 
     assert not plugin.xid(xid, site)
     assert plugin.look() == "ready"
     assert plugin.disk.kept.memory.faults == {}
+
+
+def test_an_xid_while_the_driver_is_missing_is_remembered() -> None:
+    plugin = Plugin()
+    plugin.look()
+    plugin.health.judged(DriverMissing("not loaded"))
+    plugin.xid(95)
+    assert plugin.look() == "needs-reset"
+
+
+def test_what_was_said_of_applications_is_remembered_of_the_latest_256() -> None:
+    said: list[InventoryChange] = []
+    numbers = range(1000, 1257)
+    rules = XidRules(dict.fromkeys(numbers, XidSeverity.APPLICATION))
+    health = NodeHealth(now=lambda: NOTICED, rules=rules, reported=said.append)
+    health.judged(DriverReady((observed(0),)))
+    for number in (*numbers, 1000, 1256):
+        health.xid(UUID, number, None)
+
+    assert len(said) == 258
 
 
 def test_a_contained_error_of_an_instance_is_remembered() -> None:
