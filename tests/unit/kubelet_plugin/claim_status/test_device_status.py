@@ -149,3 +149,30 @@ def test_what_was_written_reads_as_what_was_said() -> None:
     )
     others = AllocatedDeviceStatus("other.example.com", "node-1", "nic-0")
     assert read_statuses((others, stored), DRIVER) == wanted
+
+
+def test_the_health_of_a_device_without_a_driver_is_unknown() -> None:
+    status = only(*device_statuses(claim(), SetUp(), GpusNow(DriverMissing("unloaded"))))
+    healthy = status.condition(HEALTHY)
+    assert healthy is not None
+    assert (healthy.status, healthy.message) == (ConditionStatus.UNKNOWN, "unloaded")
+
+
+def test_a_condition_says_why_in_1024_bytes_at_most() -> None:
+    for message, said in (("no node", "no node"), ("\u00fc" * 2000, "\u00fc" * 512)):
+        status = only(*device_statuses(claim(), NotSetUp(message), now()))
+        ready = status.condition(READY)
+        assert ready is not None
+        assert ready.message == said
+
+    status = only(*device_statuses(claim(), SetUp(), GpusNow(DriverMissing("x" * 2000))))
+    healthy = status.condition(HEALTHY)
+    assert healthy is not None
+    assert len(healthy.message) == 1024
+
+
+def test_a_partition_whose_instance_is_not_known_has_no_data() -> None:
+    partition = claim(allocated(PARTITION))
+    for readiness in (SetUp(), NotChecked()):
+        gpus = now(observed(0, mig=MIG))
+        assert only(*device_statuses(partition, readiness, gpus)).data is None
