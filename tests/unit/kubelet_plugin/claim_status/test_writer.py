@@ -11,7 +11,14 @@ from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import ApplyPatch
-from carina_dra.kube.errors import ApiError, ApiOperation, Forbidden, NotFound, Unreachable
+from carina_dra.kube.errors import (
+    ApiError,
+    ApiOperation,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Unreachable,
+)
 from carina_dra.resource import ConsumerReference
 from kubelet_plugin.claim_status.health_notice import HealthNotice, ProblemBegan, ProblemEnded
 from kubelet_plugin.claim_status.live_claims import LiveClaims
@@ -72,7 +79,8 @@ class Api:
         if self.failing or self.refusing:
             raise self.failing or self.refusing or GONE
         assert patch.field_manager == DRIVER
-        assert patch.body["metadata"]["uid"] == claim.uid
+        metadata = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
+        assert patch.body["metadata"] == metadata
         devices = patch.body["status"].get("devices", [])
         self.applied.append((claim.name, devices))
         kept = [
@@ -259,6 +267,7 @@ def test_a_claim_that_is_gone_or_was_made_anew_is_left_alone(world: World, other
         world.api.add(claim(uid="another"))
     world.have(claim())
     world.run(3600)
+    assert world.api.reads == 1
     world.have()
     world.run(3600)
     assert world.api.applied == []
@@ -277,8 +286,29 @@ def test_a_claim_that_is_deleted_before_its_status_is_written_is_no_failure(worl
     world.api.add(claim())
     world.api.refusing = GONE
     world.have(claim())
-    world.run(60)
+    world.run(3600)
     assert world.reports.failures == []
+    assert world.api.reads == 1
+
+
+@pytest.mark.parametrize("error", [AWAY, Conflict(OPERATION, "it has changed")], ids=repr)
+def test_a_write_that_may_succeed_is_tried_again_soon(world: World, error: ApiError) -> None:
+    world.api.add(claim())
+    world.api.refusing = error
+    world.have(claim())
+    world.run(10)
+    world.api.refusing = None
+    world.run(30)
+    assert world.api.health() == ["True"]
+
+
+def test_a_device_of_another_driver_with_the_same_name_is_not_spoken_of(world: World) -> None:
+    world.api.add(claim())
+    (result,) = world.api.claims["train"]["status"]["allocation"]["devices"]["results"]
+    result["driver"] = "other.example.com"
+    world.have(claim())
+    world.run(60)
+    assert world.api.applied == []
 
 
 def test_a_claim_that_cannot_be_read_keeps_no_other_waiting(world: World) -> None:
@@ -389,9 +419,11 @@ def test_a_claim_on_a_flaky_gpu_keeps_no_other_waiting(world: World) -> None:
         world.have(flaky, problems=(LOST,) if n % 2 else ())
         world.run(1)
 
-    world.have(flaky, other, problems=(LOST,))
+    world.have(flaky, other)
     world.run(2)
     assert world.api.applied[-1][0] == "other"
+    world.run(60)
+    assert world.api.health("train") == ["True"]
 
 
 def test_many_claims_are_written_at_a_bounded_rate(world: World) -> None:

@@ -95,6 +95,10 @@ def test_the_damping_of_a_gpu_that_does_not_answer_is_written_and_read(problem: 
         (lambda record: record["faults"][UUID][0].update(first="2026-11-20T12:00:00"), "first"),
         (lambda record: record["problems"][UUID][0].update(state="well"), "state"),
         (lambda record: record["problems"][UUID][0].update(because=3), "problem lost"),
+        (
+            lambda record: record["problems"][UUID][0].update(because={"reason": "r", "text": "t"}),
+            "problem lost",
+        ),
         (lambda record: record["troubles"][0].update(at=3), "phase failing"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
