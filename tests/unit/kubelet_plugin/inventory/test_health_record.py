@@ -110,6 +110,11 @@ def test_a_record_that_is_not_one_is_refused_where_it_is_not(change, where: str)
         read(json.dumps(record).encode())
 
 
+def test_a_record_that_is_cut_off_is_refused_as_a_whole() -> None:
+    with pytest.raises(HealthRecordError, match=r"^the file: "):
+        read(written(REMEMBERED)[:-10])
+
+
 def test_a_file_keeps_what_is_remembered(tmp_path: Path) -> None:
     assert HealthFile(tmp_path).load() == RememberedHealth()
     HealthFile(tmp_path).save(REMEMBERED)
