@@ -75,8 +75,8 @@ def test_a_share_says_what_enforces_its_limits() -> None:
 def test_conditions_say_whether_it_is_ready_and_healthy() -> None:
     status = only(*device_statuses(claim(), SetUp(), now()))
     assert {c.type: (c.status, c.reason) for c in status.conditions} == {
-        READY: (ConditionStatus.TRUE, "Prepared"),
-        HEALTHY: (ConditionStatus.TRUE, "Healthy"),
+        "Ready": (ConditionStatus.TRUE, "Prepared"),
+        "Healthy": (ConditionStatus.TRUE, "Healthy"),
     }
 
     status = only(*device_statuses(claim(), NotSetUp("no node"), now(observed(0, LOST))))
@@ -104,6 +104,12 @@ def test_what_is_not_known_now_stays_as_it_was() -> None:
     assert only(*unknown).data is None
 
     assert only(*completed(unknown, known)).data == only(*known).data
+
+
+def test_an_entry_has_only_what_is_known() -> None:
+    unknown = device_statuses(claim(), SetUp(), GpusNow(DriverMissing("unloaded")))
+    (entry,) = rendered(unknown, DRIVER, (), NOW)
+    assert set(entry) == {"driver", "pool", "device", "conditions"}
 
 
 def test_a_condition_keeps_the_time_at_which_its_status_changed() -> None:

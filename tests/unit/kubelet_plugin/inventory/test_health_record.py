@@ -162,3 +162,12 @@ def test_gpus_that_do_not_change_are_not_written_again(tmp_path: Path) -> None:
     (tmp_path / "gpus.json").unlink()
     file.save(DriverReady((observed(0, LOST),)))
     assert not (tmp_path / "gpus.json").exists()
+
+
+def test_gpus_that_an_earlier_process_has_kept_are_not_written_again(tmp_path: Path) -> None:
+    GpusFile(tmp_path).save(DriverReady((observed(0),)))
+    file = GpusFile(tmp_path)
+    file.load()
+    (tmp_path / "gpus.json").unlink()
+    file.save(DriverReady((observed(0),)))
+    assert not (tmp_path / "gpus.json").exists()
