@@ -7,7 +7,7 @@ other values say.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from carina_dra.node_keys import EVICT_ALL, NodeKeys
@@ -128,11 +128,11 @@ def _faults_cleared(
 
 
 def _time(value: object) -> datetime | None:
-    """Returns a time with its offset from UTC, as RFC 3339 demands."""
+    """Returns a time in UTC; None without its offset, which RFC 3339 demands."""
     if not isinstance(value, str):
         return None
     try:
         at = datetime.fromisoformat(value)
-    except ValueError:
+        return at.astimezone(UTC) if at.tzinfo is not None and "T" in value.upper() else None
+    except (ValueError, OverflowError):
         return None
-    return at if at.tzinfo is not None and "T" in value.upper() else None

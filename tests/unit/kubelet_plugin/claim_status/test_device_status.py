@@ -1,5 +1,6 @@
 """What the status of a claim says of its devices."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
@@ -125,7 +126,12 @@ def test_a_condition_keeps_the_time_at_which_its_status_changed() -> None:
     )
     wanted = device_statuses(claim(), SetUp(), now(observed(0, LOST)))
 
-    (entry,) = rendered(wanted, DRIVER, (present,), NOW)
+    theirs = replace(
+        present,
+        driver="other.example.com",
+        conditions=(Condition(HEALTHY, ConditionStatus.FALSE, before, "", ""),),
+    )
+    (entry,) = rendered(wanted, DRIVER, (present, theirs), NOW)
 
     times = {c["type"]: c["lastTransitionTime"] for c in entry["conditions"]}
     assert times == {READY: "2026-11-20T00:00:00Z", HEALTHY: NOW}

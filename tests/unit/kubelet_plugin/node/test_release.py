@@ -90,6 +90,13 @@ def test_message_names_who_is_waited_for() -> None:
         "new driver; 2 claims are prepared: a/one, b/two"
     )
     assert answer(Phase.DRAINING, _facts(*many)).message.endswith("default/claim-9 and 2 more")
+    assert answer(Phase.DRAINING, _facts(*many[:10])).message.endswith("default/claim-9")
+    assert answer(Phase.DRAINING, _facts(published=False)).message == (
+        "new driver; no claim is prepared; the taint is not published yet"
+    )
+    assert answer(Phase.RELEASED, _facts(asked=False)).message == (
+        "no longer asked for; the plugin has closed the driver and its devices"
+    )
 
 
 @pytest.mark.parametrize("phase", Phase)

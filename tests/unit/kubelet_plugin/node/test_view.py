@@ -60,6 +60,18 @@ def test_operand_that_is_not_paused_asks_for_nothing(value: str) -> None:
     assert _view(labels={_PAUSED: value}).release is None
 
 
+def test_label_of_another_kind_asks_for_nothing_whatever_its_value() -> None:
+    assert _view(labels={"example.com/batch": "paused-for-lunch"}).release is None
+
+
+def test_request_says_who_asks_and_why() -> None:
+    assert str(ReleaseAsked("new driver", evict_all=False)) == "new driver"
+    labels = {f"nvidia.com/gpu.deploy.{name}": "paused-for-mig-change" for name in "cabd"}
+    for count, said in [(1, "c"), (2, "a and 1 more"), (4, "a and 3 more")]:
+        release = _view(labels=dict(list(labels.items())[:count])).release
+        assert str(release) == f"NVIDIA's GPU Operator has paused nvidia.com/gpu.deploy.{said}"
+
+
 def test_unknown_kind_of_eviction_is_named_and_ignored() -> None:
     view = _view({"release": "new driver", "release-evict": "some"})
 
@@ -89,11 +101,23 @@ def test_cleared_faults_that_are_no_object_are_named_and_ignored(text: str) -> N
     )
 
 
-@pytest.mark.parametrize("time", ['"now"', "1", "null", '"2026-01-31T12:00:00"', '"2026-01-31"'])
+@pytest.mark.parametrize(
+    "time",
+    [
+        '"now"',
+        "1",
+        "null",
+        '"2026-01-31T12:00:00"',
+        '"2026-01-31"',
+        '"2026-01-31 12:00:00Z"',
+        '"0001-01-01T00:00:00+14:00"',
+    ],
+)
 def test_time_that_is_none_costs_its_gpu_only(time: str) -> None:
     view = _view({"faults-cleared": f'{{"GPU-1": {time}, "GPU-2": "2026-01-31T12:00:00+01:00"}}'})
 
     assert view.faults_cleared == {"GPU-2": datetime(2026, 1, 31, 11, tzinfo=UTC)}
+    assert {at.tzinfo for at in view.faults_cleared.values()} == {UTC}
     (problem,) = view.invalid
     assert "GPU-1, which is no time in RFC 3339" in str(problem)
 
