@@ -49,6 +49,12 @@ def test_a_whole_gpu_is_named_as_exporters_name_it() -> None:
     }
 
 
+def test_what_the_driver_does_not_say_is_left_out() -> None:
+    status = only(*device_statuses(claim(), SetUp(), now(observed(0, product_name=None))))
+    assert status.data is not None
+    assert "productName" not in status.data
+
+
 def test_a_partition_has_the_uuid_of_its_instance_and_that_of_its_gpu() -> None:
     instances = {PARTITION: MadeInstance(3, 0, "MIG-3")}
     status = only(
