@@ -75,6 +75,7 @@ def test_a_share_says_what_enforces_its_limits() -> None:
 
     assert status.key == ("node-1", "gpu-0-share", "share-1")
     assert status.data is not None
+    assert status.data["uuid"] == gpu(0).uuid
     assert status.data["memoryEnforcement"] == "none"
     assert status.data["coreEnforcement"] == "time-slice"
 
@@ -177,7 +178,7 @@ def test_the_health_of_a_device_without_a_driver_is_unknown() -> None:
 
 
 def test_a_condition_says_why_in_1024_bytes_at_most() -> None:
-    for message, said in (("no node", "no node"), ("\u00fc" * 2000, "\u00fc" * 512)):
+    for message, said in (("no node", "no node"), ("x" + "\u00fc" * 2000, "x" + "\u00fc" * 511)):
         status = only(*device_statuses(claim(), NotSetUp(message), now()))
         ready = status.condition(READY)
         assert ready is not None
