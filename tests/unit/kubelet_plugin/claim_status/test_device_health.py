@@ -119,6 +119,7 @@ def test_who_shares_an_mps_server_is_told_that_faults_are_shared(
     monkeypatch.setattr(Share, "memory_enforcement", memory)
     assert ("MPS" in seen(LOST).health("gpu-0-share").message) is (memory == "mps")
     assert "MPS" not in seen(LOST).health("gpu-0").message
+    assert "MPS" not in seen(SLOW).health("gpu-0-share").message
 
 
 def test_a_device_that_is_not_offered_now_has_the_health_of_its_gpu() -> None:
