@@ -153,6 +153,7 @@ def test_the_thread_looks_when_it_is_asked_to_and_again_until_gpus_are_in_servic
 ) -> None:
     node.failures = [RuntimeError("a bug"), OSError("the disk is full")]
     node.release.start()
+    node.release.settle()
     eventually(lambda: [said.phase for said in node.answers] == [None])
 
     node.holders, node.view = ["default/train"], _ASKED
