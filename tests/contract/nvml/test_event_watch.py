@@ -232,3 +232,16 @@ def test_at_rest_it_makes_one_call_a_wait(tmp_path: Path) -> None:
         eventually(lambda: len(calls.symbols) >= 5)
         watched.watch.stop()
     assert set(calls.symbols) == {"nvmlEventSetWait_v2"}
+
+
+def test_an_event_set_is_freed_before_the_next_is_made(tmp_path: Path) -> None:
+    node = SimulatedNode.create(tmp_path / "node", "dgx-h100", driver_version=NEWEST)
+    with nvml_calls(node.directory) as calls:
+        watched = Watched(node)
+        watched.watch.start()
+        watched.wait_registered()
+        watched.offset += 61.0
+        eventually(lambda: calls.symbols.count("nvmlEventSetCreate") == 2)
+        watched.watch.stop()
+    sets = [name for name in calls.symbols if name in ("nvmlEventSetCreate", "nvmlEventSetFree")]
+    assert sets == ["nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetCreate"]

@@ -108,8 +108,16 @@ def test_a_fault_of_one_gpu_instance_is_that_of_its_partition_alone() -> None:
 
 def test_nothing_is_known_of_a_gpu_that_never_answered() -> None:
     gpus = GpusNow(DriverReady((observed(1),), (UnknownGpu(0, LOST.failure),)))
-    assert isinstance(gpus.health("gpu-0"), HealthUnknown)
+    health = gpus.health("gpu-0")
+    assert isinstance(health, HealthUnknown)
+    assert health.reason == "GPUUnreadable"
     assert gpus.health("gpu-1") == Healthy()
+
+
+def test_a_gpu_that_is_gone_has_vanished() -> None:
+    health = GpusNow(DriverReady((observed(1),))).health("gpu-0")
+    assert isinstance(health, Unhealthy)
+    assert health.reason == "GPUVanished"
 
 
 @pytest.mark.parametrize("memory", ["none", "mps"])
@@ -119,6 +127,7 @@ def test_who_shares_an_mps_server_is_told_that_faults_are_shared(
     monkeypatch.setattr(Share, "memory_enforcement", memory)
     assert ("MPS" in seen(LOST).health("gpu-0-share").message) is (memory == "mps")
     assert "MPS" not in seen(LOST).health("gpu-0").message
+    assert "MPS" not in seen(SLOW).health("gpu-0-share").message
 
 
 def test_a_device_that_is_not_offered_now_has_the_health_of_its_gpu() -> None:

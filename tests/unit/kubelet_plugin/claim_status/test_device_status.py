@@ -49,6 +49,12 @@ def test_a_whole_gpu_is_named_as_exporters_name_it() -> None:
     }
 
 
+def test_what_the_driver_does_not_say_is_left_out() -> None:
+    status = only(*device_statuses(claim(), SetUp(), now(observed(0, product_name=None))))
+    assert status.data is not None
+    assert "productName" not in status.data
+
+
 def test_a_partition_has_the_uuid_of_its_instance_and_that_of_its_gpu() -> None:
     instances = {PARTITION: MadeInstance(3, 0, "MIG-3")}
     status = only(
@@ -69,6 +75,7 @@ def test_a_share_says_what_enforces_its_limits() -> None:
 
     assert status.key == ("node-1", "gpu-0-share", "share-1")
     assert status.data is not None
+    assert status.data["uuid"] == gpu(0).uuid
     assert status.data["memoryEnforcement"] == "none"
     assert status.data["coreEnforcement"] == "time-slice"
 
@@ -171,7 +178,7 @@ def test_the_health_of_a_device_without_a_driver_is_unknown() -> None:
 
 
 def test_a_condition_says_why_in_1024_bytes_at_most() -> None:
-    for message, said in (("no node", "no node"), ("\u00fc" * 2000, "\u00fc" * 512)):
+    for message, said in (("no node", "no node"), ("x" + "\u00fc" * 2000, "x" + "\u00fc" * 511)):
         status = only(*device_statuses(claim(), NotSetUp(message), now()))
         ready = status.condition(READY)
         assert ready is not None

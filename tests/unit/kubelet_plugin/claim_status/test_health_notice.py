@@ -1,5 +1,7 @@
 """Which Events users get when the health of their devices changes."""
 
+from dataclasses import replace
+
 from kubelet_plugin.claim_status.device_health import GpusNow
 from kubelet_plugin.claim_status.device_status import DeviceStatus, device_statuses
 from kubelet_plugin.claim_status.health_notice import ProblemBegan, ProblemEnded, notices
@@ -46,3 +48,8 @@ def test_another_problem_is_told_too() -> None:
 
 def test_a_problem_at_the_start_is_told() -> None:
     assert len(notices((), said(LOST))) == 1
+
+
+def test_nothing_is_told_of_a_device_of_whose_health_nothing_is_said() -> None:
+    unsaid = tuple(replace(status, conditions=()) for status in said())
+    assert notices(said(LOST), unsaid) == ()

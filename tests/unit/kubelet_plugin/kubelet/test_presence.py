@@ -1,5 +1,6 @@
 """Whether the kubelet that registered the plugin still runs."""
 
+import contextlib
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -42,6 +43,14 @@ def test_a_kubelet_that_registered_the_plugin_knows_it_however_long_it_is_silent
     assert absence(Registered(BEFORE, 110.0), now) is None
 
 
+def test_a_kubelet_that_has_not_registered_the_plugin_does_not_know_it() -> None:
+    assert "not registered" in str(absence(None, BEFORE))
+
+
+def test_the_kubelet_that_registered_the_plugin_knows_it_also_if_the_clock_was_set_back() -> None:
+    assert absence(Registered(Listening(7, 3600.0), 110.0), Listening(7, 3600.0)) is None
+
+
 def test_a_kubelet_that_ended_does_not_know_it() -> None:
     assert "does not run" in str(absence(Registered(BEFORE, 110.0), NotListening()))
 
@@ -72,3 +81,20 @@ def test_a_kubelet_that_listens_is_seen_and_one_that_starts_again_is_another(roo
 
 def test_without_the_folder_of_its_socket_nothing_is_known_of_it(root: Path) -> None:
     assert kubelet_socket(root / "elsewhere")() == CannotTell()
+
+
+def test_of_a_socket_to_which_nobody_may_connect_nothing_is_known(root: Path) -> None:
+    long = root / ("l" * 100)  # the path of a socket has 107 bytes at most
+    (long / "pod-resources").mkdir(parents=True)
+    assert kubelet_socket(long)() == CannotTell()
+
+
+def test_a_kubelet_that_accepts_no_connection_is_not_waited_for(root: Path) -> None:
+    with _listen(root) as listening, contextlib.ExitStack() as clients:
+        listening.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client = clients.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                client.connect(str(root / "pod-resources/kubelet.sock"))
+        assert kubelet_socket(root)() == CannotTell()

@@ -113,8 +113,20 @@ def test_node_without_the_file_is_in_service(tmp_path: Path) -> None:
     assert not PhaseFile(tmp_path / "phase").refuses_claims()
 
 
-def test_phase_of_another_version_drains_until_the_node_was_asked(tmp_path: Path) -> None:
-    (tmp_path / "phase").write_text("unheard of\n")
+def test_node_in_service_has_no_file(tmp_path: Path) -> None:
+    for _ in range(2):
+        PhaseFile(tmp_path / "phase").store(Phase.IN_SERVICE)
+        assert list(tmp_path.iterdir()) == []
+        PhaseFile(tmp_path / "phase").store(Phase.RELEASED)
+    PhaseFile(tmp_path / "phase").store(Phase.IN_SERVICE)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"unheard of\n", b"\xff\xfe", b""])
+def test_phase_of_another_version_drains_until_the_node_was_asked(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "phase").write_bytes(content)
 
     assert PhaseFile(tmp_path / "phase").read() is Phase.DRAINING
 

@@ -9,6 +9,7 @@ from kubelet_plugin.node.phase_file import PhaseFile
 from kubelet_plugin.node.release import Phase, ReleaseAnswer
 from kubelet_plugin.node.releasing import Releasing
 from kubelet_plugin.node.view import NodeView, ReleaseAsked
+from tests.eventually import eventually
 
 _ASKED = NodeView(ReleaseAsked("new driver", evict_all=False))
 _NOT_ASKED = NodeView()
@@ -25,6 +26,8 @@ class _Node:
         self.tainted: bool | None = None
         self.published = True
         self.answers: list[ReleaseAnswer] = []
+        self.failures: list[Exception] = []
+        """What the next answers fail with."""
         self.restarts = 0
         self.start(nvml_is_closed=phase is Phase.RELEASED)
 
@@ -35,7 +38,7 @@ class _Node:
             holders=self._holders,
             taint=self._taint,
             is_published=lambda: self.published,
-            answer=self.answers.append,
+            answer=self._answer,
             restart=self._restart,
             nvml_is_closed=nvml_is_closed,
         )
@@ -47,6 +50,11 @@ class _Node:
 
     def _taint(self, tainted: bool) -> None:
         self.tainted = tainted
+
+    def _answer(self, answer: ReleaseAnswer) -> None:
+        if self.failures:
+            raise self.failures.pop()
+        self.answers.append(answer)
 
     def _restart(self) -> None:
         self.restarts += 1
@@ -138,3 +146,19 @@ def test_a_phase_is_written_before_anything_follows_from_it(node: _Node) -> None
     node.release.step()
 
     assert node.file.refuses_claims()
+
+
+def test_the_thread_looks_when_it_is_asked_to_and_again_until_gpus_are_in_service(
+    node: _Node,
+) -> None:
+    node.failures = [RuntimeError("a bug"), OSError("the disk is full")]
+    node.release.start()
+    node.release.settle()
+    eventually(lambda: [said.phase for said in node.answers] == [None])
+
+    node.holders, node.view = ["default/train"], _ASKED
+    node.release.look()
+    eventually(lambda: node.said() == "draining")
+    node.view = _NOT_ASKED  # without a word: it looks every second now
+    eventually(lambda: node.said() is None)
+    assert node.file.read() is Phase.IN_SERVICE
