@@ -87,7 +87,8 @@ def damped(
     """Returns the inventory with the problems that are not over yet, and what to remember.
 
     `troubles` is what was remembered after the previous read; `now` is in seconds. If it goes back,
-    waits are longer, and are over in the end.
+    waits are longer, and are over in the end. A GPU that is gone, perhaps for a moment, has as long
+    a wait as one that is well.
     """
     match inventory:
         case DriverReady(gpus):
@@ -99,6 +100,9 @@ def damped(
                 of_gpu = _troubles(known, observed.state.problems, now, damping)
                 found |= {(observed.gpu.uuid, key): trouble for key, trouble in of_gpu.items()}
                 seen.append(_with(observed, of_gpu.values()))
+            for uuid in of_gpus.keys() - {observed.gpu.uuid for observed in gpus}:
+                of_gpu = _troubles(of_gpus[uuid], HEALTHY, now, damping)
+                found |= {(uuid, key): trouble for key, trouble in of_gpu.items()}
             return replace(inventory, gpus=tuple(seen)), found
         case DriverMissing() | DriverUnusable() | DriverReplaced():
             return inventory, troubles

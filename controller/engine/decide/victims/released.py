@@ -15,7 +15,7 @@ from controller.engine.model.pod import Evicting, Placed, Pod
 from controller.engine.state.state import State
 
 AT_ONCE: Final = 16
-"""Nobody else goes while this many pods are leaving released nodes."""
+"""Nobody else goes while this many pods are leaving their released node."""
 
 
 def evict_released(trial: Trial, isolation: Isolation) -> None:
@@ -28,19 +28,22 @@ def evict_released(trial: Trial, isolation: Isolation) -> None:
     if not state.released:
         return
     pods_of: dict[str, list[Pod]] = {}
-    leaving = 0
+    leaving: Counter[str] = Counter()
     for node in sorted(state.released):
-        leaving += sum(map(partial(_is_leaving, state), state.occupancy.leaving.get(node, ())))
+        gone = map(partial(_is_leaving, state), state.occupancy.leaving.get(node, ()))
+        leaving[node] = sum(gone)
         for key in state.occupancy.on_node.get(node, ()):
             pod = state.occupancy.pods[key]
             if pod.group in state.occupancy.groups and has_devices_of_driver(state, pod):
                 pods_of.setdefault(pod.group or "", []).append(pod)
     groups = [state.occupancy.groups[key] for key in pods_of]
     for group in sorted(groups, key=turn_to_leave):
-        if leaving >= AT_ONCE:
-            break
-        leave = partial(_evict, trial, group, pods_of[group.key])
-        leaving += isolation.run(group, leave) or 0
+        pods = pods_of[group.key]
+        nodes = [state.occupancy.holds[pod.key].node for pod in pods]
+        if all(leaving[node] >= AT_ONCE for node in nodes):
+            continue
+        if isolation.run(group, partial(_evict, trial, group, pods)):
+            leaving.update(nodes)
 
 
 def has_devices_of_driver(state: State, pod: Pod) -> bool:
