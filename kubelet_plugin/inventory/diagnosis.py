@@ -166,8 +166,18 @@ def _of_fabric(fabric: Fabric, now: datetime) -> Iterator[GpuProblem]:
 
 
 def _reboot_of_node(inventory: DriverReady, now: datetime) -> NeedsReboot | None:
-    """Returns the problem of all GPUs if the driver wants the node to reboot because of any."""
+    """Returns the problem of all GPUs if the driver wants the node to reboot because of any.
+
+    What it said of a GPU that does not answer is over if others answer after another boot.
+    """
+    boots = {
+        observed.state.boot
+        for observed in inventory.gpus
+        if not unanswered(observed.state.problems)
+    }
     for observed in inventory.gpus:
+        if boots and observed.state.boot not in boots:
+            continue
         action = observed.state.signals.recovery_action
         if action in _OF_THE_NODE:
             text = f"needs a reboot of the node (recovery action {action} of {observed.gpu.uuid})"

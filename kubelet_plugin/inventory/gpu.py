@@ -96,6 +96,11 @@ class GpuState:
     binding: str = field(default="", compare=False)
     """Is another one after the node has booted, or the driver was bound to the GPU again."""
 
+    @property
+    def boot(self) -> str:
+        """The boot of `binding`."""
+        return self.binding.partition("/")[0]
+
     def at(self, site: MigSite) -> "GpuState":
         """Returns the state as it concerns a partition there."""
         problems = frozenset(

@@ -25,8 +25,20 @@ from kubelet_plugin.inventory.xid_catalogue import XidSeverity
 _SILENCE: Final = timedelta(minutes=10)
 """Between two Events about the same XID of an application on a GPU."""
 _MOST_SPOKEN: Final = 256
+_MOST_EARLY: Final = 256
+"""XIDs that are kept of GPUs that have not been read yet."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _EarlyXid:
+    """An XID of a GPU that has not been read yet, so that its severity and binding are unknown."""
+
+    uuid: str
+    number: int
+    site: MigSite | None
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,7 @@ class NodeHealth:
         self._xid_seen = xid_seen
         self._cleared: Mapping[str, datetime] = {}
         self._gpus: Mapping[str, ObservedGpu] = {}
+        self._early: tuple[_EarlyXid, ...] = ()
         self._spoken: dict[tuple[str, int], datetime] = {}
         self._lock = threading.Lock()
 
@@ -95,10 +108,11 @@ class NodeHealth:
         """
         self._xid_seen(uuid, number)
         with self._lock:
-            observed = self._gpus.get(uuid)
-            if observed is None:
-                return True  # its first read is not over, and tells what there is
-            now = self._now()
+            observed, now = self._gpus.get(uuid), self._now()
+            if observed is None:  # its first read is not over
+                early = _EarlyXid(uuid, number, site, now)
+                self._early = (*self._early, early)[-_MOST_EARLY:]
+                return True
             severity = self._rules.severity(number, observed.gpu)
             fault = Fault(number, site, now, now, 1, observed.state.binding)
             counts = matters(fault, severity)
@@ -113,6 +127,7 @@ class NodeHealth:
         with self._lock:
             now = self._now()
             if isinstance(inventory, DriverReady):
+                self._take_early(inventory)
                 inventory, self._memory = diagnosed(
                     inventory, self._memory, self._rules, self._times(now), now
                 )
@@ -127,6 +142,22 @@ class NodeHealth:
     def _times(self, now: datetime) -> Mapping[str, datetime]:
         """Returns the times that have come. Others would clear what is yet to be."""
         return {uuid: time for uuid, time in self._cleared.items() if time <= now}
+
+    def _take_early(self, inventory: DriverReady) -> None:
+        """Remembers the XIDs that were reported before the first read of their GPUs."""
+        if not self._early:
+            return
+        gpus = {observed.gpu.uuid: observed for observed in inventory.gpus}
+        early, self._early = self._early, ()
+        for xid in early:
+            observed = gpus.get(xid.uuid)
+            if observed is None:
+                self._early = (*self._early, xid)
+                continue
+            binding = observed.state.binding
+            fault = Fault(xid.number, xid.site, xid.at, xid.at, 1, binding)
+            if matters(fault, self._rules.severity(xid.number, observed.gpu)):
+                self._remember(observed, fault)
 
     def _remember(self, observed: ObservedGpu, fault: Fault) -> None:
         uuid = observed.gpu.uuid

@@ -60,8 +60,11 @@ def read_signals(attributes: Attributes, uuid: str, handle: object, fabric: Fabr
     def recent(name: str, read: Any) -> Any:
         return attributes.recent(uuid, name, partial(read, handle))
 
+    action = now(_ACTION)
+    if action == 0 and not _is_said(values, _ACTION):
+        action = None  # that it was well before is no verdict, so XIDs decide meanwhile
     return Signals(
-        recovery_action=now(_ACTION),
+        recovery_action=action,
         rows_pending=bool(now(_PENDING)),
         rows_failed=bool(now(_FAILED)),
         repair_pending=bool(recent("repair", _repair_pending)),
@@ -97,6 +100,12 @@ def _value(values: FieldValues, field: int) -> int | None:
     if field == _ACTION and failure.code in NO_SUCH:
         return None
     raise NvmlCallError(failure)
+
+
+def _is_said(values: FieldValues, field: int) -> bool:
+    if isinstance(values, NvmlFailure):
+        return False
+    return bool(values[field].nvmlReturn == pynvml.NVML_SUCCESS)
 
 
 def _repair_pending(handle: object) -> bool:

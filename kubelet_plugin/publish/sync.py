@@ -14,9 +14,10 @@ counts at once, also while those of other devices are not written yet. Therefore
 The name of a slice begins with its index in the pool, as with upstream's drivers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import datetime
+from typing import Final, TypeAlias
 
 from carina_dra.resource import (
     Device,
@@ -31,6 +32,10 @@ from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, PublishedPool
 
 _GENERATE_NAME_LENGTH: Final = 248
 """Names may have 253 characters, and the API server adds five."""
+
+
+_TaintKey: TypeAlias = tuple[str, str, str, object]
+_TaintTimes: TypeAlias = Mapping[_TaintKey, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,8 @@ def sync(pool: PublishedPool, existing: Iterable[ResourceSlice]) -> SlicePlan:
     newest = max((current.spec.pool.generation for current in in_pool), default=0)
     if not pool.slices:
         return _removal(in_pool, elsewhere, newest)
-    wanted = _by_prefix(resource_slices(pool, newest))
+    times = _taint_times(in_pool)
+    wanted = _by_prefix(resource_slices(pool, newest), times)
     kept: dict[str, ResourceSlice] = {}
     obsolete: list[ResourceSlice] = []
     for current in in_pool:
@@ -104,7 +110,7 @@ def sync(pool: PublishedPool, existing: Iterable[ResourceSlice]) -> SlicePlan:
     visible = [current for current in obsolete if current.spec.pool.generation == newest]
     changed = [new for new in update if not _alike(kept[new.metadata.generate_name], new)]
     if len(kept) < len(wanted) or len(changed) + len(visible) > 1:
-        wanted = _by_prefix(resource_slices(pool, newest + 1))
+        wanted = _by_prefix(resource_slices(pool, newest + 1), times)
         update = [_rewritten(current, wanted[prefix]) for prefix, current in kept.items()]
     return SlicePlan(
         update=tuple(update),
@@ -135,8 +141,37 @@ def _removal(
     return SlicePlan(update=(hiding,), delete=(*older, *rest, *elsewhere, hiding))
 
 
-def _by_prefix(slices: Iterable[ResourceSlice]) -> dict[str, ResourceSlice]:
-    return {current.metadata.generate_name: current for current in slices}
+def _taint_times(newest_first: Iterable[ResourceSlice]) -> _TaintTimes:
+    """Returns when the API server added the taints, in whichever slice their device is."""
+    times: dict[_TaintKey, datetime | None] = {}
+    for current in newest_first:
+        for device in current.spec.devices:
+            for taint in device.taints:
+                times.setdefault(_taint_key(device, taint), taint.time_added)
+    return times
+
+
+def _taint_key(device: Device, taint: DeviceTaint) -> _TaintKey:
+    return device.name, taint.key, taint.value, taint.effect
+
+
+def _by_prefix(slices: Iterable[ResourceSlice], times: _TaintTimes) -> dict[str, ResourceSlice]:
+    """Returns the slices by the beginning of their names, with the times of taints they had."""
+    return {current.metadata.generate_name: _timed(current, times) for current in slices}
+
+
+def _timed(wanted: ResourceSlice, times: _TaintTimes) -> ResourceSlice:
+    devices = tuple(
+        replace(
+            device,
+            taints=tuple(
+                replace(taint, time_added=times.get(_taint_key(device, taint)))
+                for taint in device.taints
+            ),
+        )
+        for device in wanted.spec.devices
+    )
+    return replace(wanted, spec=replace(wanted.spec, devices=devices))
 
 
 def _generate_name(pool: PublishedPool, index: int) -> str:
@@ -147,12 +182,11 @@ def _generate_name(pool: PublishedPool, index: int) -> str:
 def _rewritten(current: ResourceSlice, wanted: ResourceSlice) -> ResourceSlice:
     """Returns the slice with the wanted content; equal to `current` if nothing has to change.
 
-    Fields that this version does not know stay, and so does the time at which the API server added
-    a taint.
+    Fields that this version does not know stay.
     """
     stored = {device.name: device for device in current.spec.devices}
     devices = tuple(
-        _carried_over(device, stored[device.name]) if device.name in stored else device
+        replace(device, unknown=stored[device.name].unknown) if device.name in stored else device
         for device in wanted.spec.devices
     )
     return replace(
@@ -170,13 +204,3 @@ def _alike(current: ResourceSlice, new: ResourceSlice) -> bool:
     )
     reordered = replace(current, spec=replace(current.spec, devices=as_before))
     return reordered == new and len(as_before) == len(current.spec.devices)
-
-
-def _carried_over(device: Device, stored: Device) -> Device:
-    times = {(taint.key, taint.value, taint.effect): taint.time_added for taint in stored.taints}
-
-    def timed(taint: DeviceTaint) -> DeviceTaint:
-        return replace(taint, time_added=times.get((taint.key, taint.value, taint.effect)))
-
-    taints = tuple(timed(taint) for taint in device.taints)
-    return replace(device, taints=taints, unknown=stored.unknown)
