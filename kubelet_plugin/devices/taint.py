@@ -26,13 +26,16 @@ def taints(
 ) -> tuple[DeviceTaint, ...]:
     """Returns a taint `<driver>/<state>` for each state, whose value is the reason.
 
-    There are eight states, and the API allows 16 taints. Taints are unique by key, value and
-    effect: if the whole GPU and a GPU instance of it have the same state, the GPU's counts.
+    It says since when: slices that the kubelet deletes at its start would be dated again, and the
+    tolerationSeconds of pods would begin again. There are eight states, and the API allows 16
+    taints. They are unique by key, value and effect: if the whole GPU and a GPU instance of it have
+    the same state, the GPU's counts.
     """
     found: dict[str, DeviceTaint] = {}
     for problem in in_order(problems):
         key = f"{driver}/{problem.state}"
-        taint = DeviceTaint(key=key, effect=_effect(problem, evict), value=problem.reason)
+        since = problem.since.replace(microsecond=0)  # as the API keeps times
+        taint = DeviceTaint(key, _effect(problem, evict), problem.reason, since)
         if problem.site is None:
             found[key] = taint
         else:

@@ -45,6 +45,8 @@ _ACTIONS: Final[Mapping[int, tuple[ActionProblem, str]]] = {
 }
 """By NVML_GPU_RECOVERY_ACTION_*, as the manual of nvidia-smi describes them."""
 _RESET_REQUIRED: Final = "NVML_ERROR_RESET_REQUIRED"
+_MOST_GONE: Final = 64
+"""GPUs that are gone and of which faults are remembered, those that went last."""
 _OF_THE_NODE: Final = frozenset({2, 7})
 
 
@@ -89,8 +91,9 @@ def diagnosed(
         for observed in inventory.gpus
     )
     # A GPU that is gone may come back, as after a reset of its bus.
-    all_faults = {**memory.faults, **faults}
-    kept = {uuid: of_gpu for uuid, of_gpu in all_faults.items() if of_gpu}
+    gone = [(uuid, of_gpu) for uuid, of_gpu in memory.faults.items() if uuid not in faults]
+    known = dict(gone[-_MOST_GONE:]) | faults
+    kept = {uuid: of_gpu for uuid, of_gpu in known.items() if of_gpu}
     return replace(inventory, gpus=gpus), HealthMemory(kept, problems)
 
 

@@ -4,9 +4,17 @@
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Final, Literal, TypeAlias, assert_never
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from kubelet_plugin.inventory.damping import (
     Failing,
@@ -32,6 +40,8 @@ from kubelet_plugin.inventory.mig import MigPlacement, MigSite
 from kubelet_plugin.inventory.node_health import RememberedHealth
 
 _VERSION: Final = 1
+_FIRST_YEAR: Final = 2000
+"""Differences of times are computed, which the first years do not allow."""
 _FOUND: Final = {kind.state: kind for kind in FOUND_BY_DRIVER}
 State = Literal[
     "lost",
@@ -43,6 +53,15 @@ State = Literal[
     "fabric",
     "degraded",
 ]
+
+
+def _in_this_age(time: datetime) -> datetime:
+    if time.year < _FIRST_YEAR:
+        raise ValueError(f"the year is before {_FIRST_YEAR}")
+    return time
+
+
+_Time: TypeAlias = Annotated[AwareDatetime, AfterValidator(_in_this_age)]
 
 
 class HealthRecordError(Exception):
@@ -62,8 +81,8 @@ class _Site(_Form):
 class _Fault(_Form):
     xid: int
     site: _Site | None
-    first: AwareDatetime
-    last: AwareDatetime
+    first: _Time
+    last: _Time
     count: Annotated[int, Field(ge=1)]
     binding: str
 
@@ -80,7 +99,7 @@ class _Finding(_Form):
 
 class _Problem(_Form):
     state: State
-    since: AwareDatetime
+    since: _Time
     site: _Site | None = None
     because: _Finding | _Failure | Annotated[float, Field(ge=0)]
     """The seconds of a hang."""

@@ -165,7 +165,7 @@ def _timed(wanted: ResourceSlice, times: _TaintTimes) -> ResourceSlice:
         replace(
             device,
             taints=tuple(
-                replace(taint, time_added=times.get(_taint_key(device, taint)))
+                replace(taint, time_added=times.get(_taint_key(device, taint), taint.time_added))
                 for taint in device.taints
             ),
         )

@@ -1,7 +1,5 @@
 """The taints of a device with problems."""
 
-from datetime import timedelta
-
 import pytest
 
 from carina_dra.resource import DeviceTaint, TaintEffect, limits
@@ -60,7 +58,7 @@ def test_the_key_is_the_state_and_the_value_the_reason(
     found: GpuProblem, effect: TaintEffect
 ) -> None:
     assert taints(frozenset({found}), DRIVER, DEFAULT_EVICT) == (
-        DeviceTaint(f"{DRIVER}/{found.state}", effect, found.reason),
+        DeviceTaint(f"{DRIVER}/{found.state}", effect, found.reason, found.since),
     )
 
 
@@ -118,13 +116,12 @@ def test_the_problem_of_the_whole_gpu_counts_before_that_of_an_instance() -> Non
     assert taint.value == "recovery-action-4"
 
 
-def test_a_taint_does_not_change_with_the_time_of_its_problem() -> None:
-    later = Draining(
-        DriverVerdict("recovery-action-4", "other words"), NOTICED + timedelta(hours=1)
-    )
-    assert taints(frozenset({later}), DRIVER, ()) == taints(
-        frozenset({problem(Draining, "recovery-action-4")}), DRIVER, ()
-    )
+def test_a_taint_says_since_when_in_whole_seconds() -> None:
+    """Slices that the kubelet deletes at its start would have the taint dated anew."""
+    since = NOTICED.replace(microsecond=700_000)
+    drains = Draining(DriverVerdict("recovery-action-4", "drains"), since)
+    (taint,) = taints(frozenset({drains}), DRIVER, ())
+    assert taint.time_added == NOTICED.replace(microsecond=0)
 
 
 def test_a_problem_of_an_instance_alone_is_a_taint_too() -> None:

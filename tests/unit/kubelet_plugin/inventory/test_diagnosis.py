@@ -471,3 +471,12 @@ def test_a_silent_gpu_is_no_better_than_before(
     (silent,) = node.look(seen(Signals(), LOST, binding=NEXT_BOOT))
 
     assert {p.state for p in silent if not is_unanswered(p)} >= {p.state for p in before}
+
+
+def test_faults_of_gpus_that_are_gone_are_remembered_of_the_last_64() -> None:
+    fault = Fault(95, None, NOTICED, NOTICED, 1, "")
+    gone = {f"GPU-{number}": {fault.key: fault} for number in range(100)}
+
+    _, memory = diagnosed(DriverReady(()), HealthMemory(gone), XidRules(), {}, NOTICED)
+
+    assert list(memory.faults) == [f"GPU-{number}" for number in range(36, 100)]

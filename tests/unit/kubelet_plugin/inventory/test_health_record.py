@@ -171,3 +171,11 @@ def test_gpus_that_an_earlier_process_has_kept_are_not_written_again(tmp_path: P
     (tmp_path / "gpus.json").unlink()
     file.save(DriverReady((observed(0),)))
     assert not (tmp_path / "gpus.json").exists()
+
+
+def test_a_time_of_the_first_years_is_refused() -> None:
+    """Nothing can be subtracted from it, so that no GPU could be judged."""
+    fault = Fault(48, None, NOTICED, NOTICED, 1, "")
+    record = written(RememberedHealth(HealthMemory({"GPU-1": {fault.key: fault}})))
+    with pytest.raises(HealthRecordError, match="before 2000"):
+        read(record.replace(str(NOTICED.year).encode(), b"0001"))

@@ -350,7 +350,7 @@ def test_a_gpu_that_does_not_answer_is_tainted(
 ) -> None:
     (device,) = published(whole(0, problem))
 
-    assert device.taints == (DeviceTaint(f"gpu.carina.dev/{state}", effect, value),)
+    assert device.taints == (DeviceTaint(f"gpu.carina.dev/{state}", effect, value, problem.since),)
 
 
 @pytest.mark.parametrize(

