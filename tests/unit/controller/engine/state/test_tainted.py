@@ -137,3 +137,15 @@ def test_claims_are_in_order_and_those_of_pools_without_taints_are_left_out() ->
     _claim(state, "e", "b", 0)
     _claim(state, "c", "a", 1)
     assert state.tainted.tainted_claims() == ["t/c", "t/d"]
+
+
+def test_a_claim_that_is_gone_or_has_moved_has_no_tainted_device() -> None:
+    state = State(Snapshot(now=NOW))
+    _slice(state, "a", TAINTS[1], 1)
+    for name in "cd":
+        _claim(state, name, "a", 0)
+    assert state.tainted.tainted_claims() == ["t/c", "t/d"]
+
+    state.remove_claim("t/c")
+    _claim(state, "d", "b", 0)
+    assert state.tainted.tainted_claims() == []
