@@ -97,7 +97,8 @@ def test_gpus_come_and_go_with_the_hardware(
 def test_pod_whose_gpu_was_lost_meanwhile_starts_once_it_is_reset(
     workloads: Workloads, gpus: SimulatedNode, node: Node, plugin: Plugin
 ) -> None:
-    workloads.claim("claim", request(count=8))
+    tolerates = {"operator": "Exists", "effect": "NoExecute"}  # it would be evicted
+    workloads.claim("claim", request(count=8, tolerations=[tolerates]))
     node.kubelet.stop()
     try:
         workloads.pod("pod", "claim")
