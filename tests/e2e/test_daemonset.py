@@ -116,12 +116,6 @@ def test_rolling_update_keeps_slices_and_claims(daemonset: DaemonSet, workloads:
     assert daemonset.slices() == slices
     assert _container(workloads, "before") == began
     assert len(workloads.gpus("before")) == 1
-
-
-def _container(workloads: Workloads, pod: str) -> dict[str, object]:
-    """The status of a pod's only container, without what the plugin tells of its devices."""
-    (status,) = workloads.get("pod", pod)["status"]["containerStatuses"]
-    return {key: value for key, value in status.items() if key != "allocatedResourcesStatus"}
     uid = daemonset.pod["metadata"]["uid"]
     assert [uid in socket.name for socket in daemonset.sockets()] == [True, True]
     workloads.pod_with_own_claim("after")
@@ -130,6 +124,12 @@ def _container(workloads: Workloads, pod: str) -> dict[str, object]:
     workloads.delete("before")
     workloads.delete("after")
     assert daemonset.prepared_claims() == set()
+
+
+def _container(workloads: Workloads, pod: str) -> dict[str, object]:
+    """The status of a pod's only container, without what the plugin tells of its devices."""
+    (status,) = workloads.get("pod", pod)["status"]["containerStatuses"]
+    return {key: value for key, value in status.items() if key != "allocatedResourcesStatus"}
 
 
 def test_new_plugin_is_ready_before_the_old_one_goes(daemonset: DaemonSet) -> None:
