@@ -88,6 +88,9 @@ _CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint"}
 )
 """Constant-folded for constant arguments; a failure is a compile error."""
+_OR_VALUE: Final = "orValue"
+_LAZY: Final = frozenset({"or", _OR_VALUE})
+"""Methods of optional values whose argument is evaluated only if it is needed."""
 _FOLDED: Final = frozenset({"quantity", "semver", "ip", "cidr", "url", "isQuantity", "isSemver"})
 """Constant-folded for constant arguments; a failure is left to the evaluation."""
 _MAX_PATTERNS: Final = 32
@@ -345,6 +348,11 @@ class Compiler:
             case _:
                 pass
         result = self._apply(node, name, typed, is_member=is_member, prefix=prefix)
+        if name in _LAZY and is_member:
+            self._uncharged += 1
+            operand, other = (argument.run for argument in typed)
+            run = interpreter.or_else(operand, other, is_value=name == _OR_VALUE)
+            return replace(result, run=run)
         if name in _FOLDED | _CONVERSIONS and all(argument.is_constant for argument in typed):
             return self._folded(node, name, result)
         return result

@@ -142,6 +142,21 @@ def optional_map(operand: Evaluate, slot: int, body: Evaluate, *, is_flat: bool)
     return run
 
 
+def or_else(operand: Evaluate, other: Evaluate, *, is_value: bool) -> Evaluate:
+    """`operand.or(other)` or `.orValue(other)`, which is evaluated only if there is no value.
+
+    As cel-go's optional types do it, neither costs anything by itself.
+    """
+
+    def run(frame: Frame) -> Value:
+        found = operand(frame)
+        for value in _present(found):
+            return value if is_value else found
+        return other(frame)
+
+    return run
+
+
 def _present(value: Value) -> tuple[Value, ...]:
     if not isinstance(value, Optional):
         raise no_overload()

@@ -30,7 +30,6 @@ from kubelet_plugin.commands.runtime_configuration import (
 )
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.kubelet.presence import CannotTell, Listening, NotListening, kubelet_socket
-from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.settings import PluginSettings
 
 _HANGS: Final = "reset the GPU or reboot the node; the kernel log says which GPU it is"
@@ -156,6 +155,9 @@ def _kubelet(node: NodeFiles) -> Iterator[Diagnosis]:
 
 
 def _plugin(node: NodeFiles) -> Iterator[Diagnosis]:
+    # The kubectl plugin has no gRPC; it knows this scope, and its machine is seldom a node.
+    from kubelet_plugin.kubelet.probe import socket_probe  # noqa: PLC0415
+
     sockets = [
         path
         for folder, pattern in node.settings.socket_patterns
