@@ -105,7 +105,7 @@ def test_errors_name_the_setting_and_the_allowed_values(
 def test_a_topology_needs_a_level(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("topologies: {fabric: []}\n")
-    with pytest.raises(SettingsError, match=r"topologies is .*at least 1 item"):
+    with pytest.raises(SettingsError, match=r"topologies.fabric is .*at least 1 item"):
         loaded("--config", str(file))
 
 
