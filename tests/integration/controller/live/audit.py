@@ -3,59 +3,126 @@
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from carina_dra.kube.api_resource import RESOURCE_CLAIMS
+from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import Client
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
 from controller.names import GATE
+from controller.observe.planned_claims import SPECIAL_ANNOTATION
 
 Device: TypeAlias = tuple[str, str]
 """Pool and name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """A device that was given to a second claim while the first had it."""
+
+    device: Device
+    first: "Holder"
+    second: "Holder"
+
+    def __str__(self) -> str:
+        return f"{self.device} of {self.first.key} is given to {self.second.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A claim that has devices."""
+
+    key: ObjectKey
+    made_for: str | None
+    """The UID of the pod for which kube-scheduler made it, if it did."""
+
+
 class Audit:
-    """Sees every version of every claim, and notes each device that two claims have at once."""
+    """Sees every version of every claim, and notes each device that two claims have at once.
+
+    When a pod that asks by an extended resource is deleted before it has a node, kube-scheduler may
+    still write an allocation for it. Nobody can use that: it does not count as the device's second.
+    """
 
     def __init__(self, client: Client) -> None:
-        self.doubled: list[str] = []
-        """A line for each device that was given to a second claim."""
         self.versions = 0
         """How many versions of claims it has seen."""
-        self._users: dict[Device, ObjectKey] = {}
+        self._doubled: list[Doubled] = []
+        self._users: dict[Device, Holder] = {}
         self._devices: dict[ObjectKey, tuple[Device, ...]] = {}
+        self._pods: dict[ObjectKey, str] = {}
+        self._bound: set[str] = set()
+        """The UIDs of all pods that have ever had a node."""
         self._lock = threading.Lock()
-        self._reflector = Reflector(
-            client, RESOURCE_CLAIMS, lambda body: body, on_change=self._changed
+        self._reflectors = (
+            Reflector(client, RESOURCE_CLAIMS, _unchanged, on_change=self._claim_changed),
+            Reflector(client, PODS, _unchanged, on_change=self._pod_changed),
         )
 
     def start(self) -> None:
-        self._reflector.start()
-        assert self._reflector.wait_synced(10.0)
+        for reflector in self._reflectors:
+            reflector.start()
+            assert reflector.wait_synced(10.0)
 
     def stop(self) -> None:
-        self._reflector.stop()
+        for reflector in self._reflectors:
+            reflector.stop()
 
-    def _changed(self, change: ObjectChange[Body]) -> None:
+    def doubled(self) -> list[str]:
+        """A line for each device that was given to a second claim that can be used."""
+        with self._lock:
+            return [
+                str(doubled)
+                for doubled in self._doubled
+                if not (self._too_late(doubled.first) or self._too_late(doubled.second))
+            ]
+
+    def _too_late(self, holder: Holder) -> bool:
+        """Whether its pod was deleted before it had a node."""
+        uid = holder.made_for
+        return uid is not None and uid not in self._bound and uid not in self._pods.values()
+
+    def _claim_changed(self, change: ObjectChange[Body]) -> None:
         match change:
             case Created(key, body) | Updated(key, _, body):
-                self._note(key, devices_of(body))
-            case Removed(key, _):
-                self._note(key, ())
+                self._note(Holder(key, _made_for(body)), devices_of(body))
+            case Removed(key, body):
+                self._note(Holder(key, _made_for(body)), ())
 
-    def _note(self, key: ObjectKey, devices: tuple[Device, ...]) -> None:
+    def _pod_changed(self, change: ObjectChange[Body]) -> None:
+        with self._lock:
+            match change:
+                case Created(key, body) | Updated(key, _, body):
+                    self._pods[key] = body["metadata"]["uid"]
+                    if body["spec"].get("nodeName"):
+                        self._bound.add(body["metadata"]["uid"])
+                case Removed(key, _):
+                    self._pods.pop(key, None)
+
+    def _note(self, holder: Holder, devices: tuple[Device, ...]) -> None:
         with self._lock:
             self.versions += 1
-            for device in self._devices.pop(key, ()):
-                if self._users.get(device) == key:
+            for device in self._devices.pop(holder.key, ()):
+                if self._users.get(device) == holder:
                     del self._users[device]
             for device in devices:
-                user = self._users.setdefault(device, key)
-                if user != key:
-                    self.doubled.append(f"{device} of {user} is given to {key}")
-            self._devices[key] = devices
+                user = self._users.setdefault(device, holder)
+                if user != holder:
+                    self._doubled.append(Doubled(device, user, holder))
+            self._devices[holder.key] = devices
+
+
+def _unchanged(body: Body) -> Body:
+    return body
+
+
+def _made_for(claim: Body) -> str | None:
+    if SPECIAL_ANNOTATION not in claim["metadata"].get("annotations", {}):
+        return None
+    owners = claim["metadata"].get("ownerReferences", ())
+    return next((owner["uid"] for owner in owners if owner.get("controller")), None)
 
 
 @contextmanager
@@ -67,7 +134,8 @@ def audited(client: Client) -> Iterator[Audit]:
         yield audit
     finally:
         audit.stop()
-    assert not audit.doubled, audit.doubled
+    doubled = audit.doubled()
+    assert not doubled, doubled
 
 
 def devices_of(claim: Body) -> tuple[Device, ...]:

@@ -5,7 +5,7 @@ At full length, this takes 4 to 5 minutes. CARINA_TEST_LENGTH=3.4 makes 1,000 ga
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -205,9 +205,18 @@ class Churn:
         self.controller = self._site.start_controller()
 
 
-@pytest.mark.timeout(300 + 20 * KILLS)
-def test_no_gang_is_lost_doubled_or_stuck(site: Site, new_team: Callable[..., Team]) -> None:
+@pytest.fixture
+def nodes(site: Site) -> Iterator[None]:
+    """Nodes of eight GPUs, gone at the end however it comes."""
     site.add_nodes(*_NODES, gpus=_GPUS)
+    yield
+    site.remove_nodes(*_NODES)
+
+
+@pytest.mark.timeout(300 + 20 * KILLS)
+def test_no_gang_is_lost_doubled_or_stuck(
+    nodes: None, site: Site, new_team: Callable[..., Team]
+) -> None:
     quota = len(_NODES) * _GPUS // 2
     teams = [new_team(resources=[{"deviceClass": GPU_CLASS, "quota": quota}]) for _ in range(2)]
     classes = []
@@ -225,4 +234,3 @@ def test_no_gang_is_lost_doubled_or_stuck(site: Site, new_team: Callable[..., Te
             assert not any(team.allocated() for team in teams)
         finally:
             churn.controller.stop()
-    site.remove_nodes(*_NODES)
