@@ -1,0 +1,137 @@
+"""What the kubelet plugin and carina-sharing tell each other, a JSON object a line.
+
+The plugin sends all shares that prepared claims have, when it connects and whenever they change.
+carina-sharing keeps the last such message in a file, so that it goes on after its own restart, and
+sends a report of all that it sees, at first and whenever something has changed, at least every
+ten seconds. Both messages are whole states: one that is lost is made good by the next.
+"""
+
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+VERSION: Final = 1
+MOST_BYTES: Final = 4 * 2**20
+"""Of a message: more than the shares of a node can come to."""
+
+
+class MessageError(ValueError):
+    """A line that is not a message of this version: says what is wrong with it."""
+
+
+class _Part(BaseModel):
+    """Fields of a newer version are ignored, since the two sides are updated one after the other."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+
+class Reference(_Part):
+    """A pod or a claim."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class WantedShare(_Part):
+    """What a claim has of a GPU: one share, or the sum of several."""
+
+    claim: Reference
+    gpu: str
+    """UUID."""
+    memory_mib: int = Field(ge=1)
+    cores: int = Field(ge=1, le=100)
+    """Percent of the GPU's cores."""
+    pods: tuple[Reference, ...] = ()
+    """The pods that the claim is reserved for, as far as they are known."""
+
+
+class PodUse(_Part):
+    """What the processes of a pod use of a GPU."""
+
+    pod: Reference
+    memory_mib: int
+    sm_percent: int | None
+    """Of the GPU's multiprocessors, over the last second; None if the driver does not say."""
+    processes: int
+
+
+class ShareUse(_Part):
+    """What pods use of a GPU that have their shares of it together.
+
+    Usually, that is one claim of one pod. A claim that several pods share and a pod with several
+    claims on the GPU belong to one use, because no process tells of which claim it is.
+    """
+
+    gpu: str
+    claims: tuple[str, ...]
+    """UIDs."""
+    given_mib: int
+    given_cores: int
+    used_mib: int
+    pods: tuple[PodUse, ...]
+    idle_since: float | None
+    """Since when none of its processes has computed, in seconds since 1970; None if one does."""
+    exceeded_since: float | None
+    """Since when it has used more memory than given with the margin, in seconds since 1970."""
+    exceeded: int = 0
+    """How many times it has begun to."""
+
+
+class Strangers(_Part):
+    """Processes on a shared GPU that are of no pod with a share of it."""
+
+    gpu: str
+    processes: int
+    memory_mib: int
+
+
+class Unwatched(_Part):
+    """A shared GPU whose processes cannot be told."""
+
+    gpu: str
+    reason: str
+
+
+class Message(_Part):
+    """A message of either side."""
+
+    version: Literal[1] = VERSION
+
+    def line(self) -> bytes:
+        """The message as it is sent."""
+        return self.model_dump_json().encode() + b"\n"
+
+    @classmethod
+    def parse(cls, line: bytes) -> Self:
+        """Reads a line.
+
+        Raises:
+            MessageError: it is not this message, or of another version.
+        """
+        try:
+            return cls.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(str(part) for part in first["loc"]) or "the line"
+            raise MessageError(f"{cls.__name__}: {field}: {first['msg']}") from None
+
+
+class Wanted(Message):
+    """All shares that prepared claims have on the node."""
+
+    generation: int = Field(ge=0)
+    """Grows with each change."""
+    shares: tuple[WantedShare, ...]
+
+
+class Report(Message):
+    """All that is seen of them."""
+
+    generation: int
+    """That of the last `Wanted`; 0 before the first."""
+    time: float
+    """When the samples were taken, in seconds since 1970."""
+    uses: tuple[ShareUse, ...] = ()
+    strangers: tuple[Strangers, ...] = ()
+    unwatched: tuple[Unwatched, ...] = ()
