@@ -20,7 +20,7 @@ class MessageError(ValueError):
 
 
 class _Part(BaseModel):
-    """Fields of a newer version are ignored, since the two sides are updated one after the other."""
+    """Fields of a newer version are ignored: the two sides are updated one after the other."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
@@ -117,7 +117,7 @@ class Message(_Part):
             raise MessageError(f"{cls.__name__}: {field}: {first['msg']}") from None
 
 
-class Wanted(Message):
+class WantedShares(Message):
     """All shares that prepared claims have on the node."""
 
     generation: int = Field(ge=0)
@@ -125,11 +125,11 @@ class Wanted(Message):
     shares: tuple[WantedShare, ...]
 
 
-class Report(Message):
+class SharingReport(Message):
     """All that is seen of them."""
 
     generation: int
-    """That of the last `Wanted`; 0 before the first."""
+    """That of the last `WantedShares`; 0 before the first."""
     time: float
     """When the samples were taken, in seconds since 1970."""
     uses: tuple[ShareUse, ...] = ()
