@@ -11,8 +11,8 @@ from pydantic import Field, StringConstraints, model_validator
 from pydantic.functional_validators import AfterValidator, BeforeValidator, PlainValidator
 
 from carina_dra.least_share import DEFAULT_LEAST_SHARE, LEAST, NUMBER, parse_least_share
+from carina_dra.nvidia.driver_location import DriverLocation, below, locations
 from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, AbsolutePath, ProcessSettings
-from kubelet_plugin.cdi.driver_location import DriverLocation, below, locations
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import (
