@@ -13,6 +13,7 @@ from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.nvidia.driver_search import DriverSearch
 from carina_dra.nvidia.nvml_library import NvmlLibrary
+from carina_dra.process.cluster import connected
 from carina_dra.process.program import run_to_the_end
 from kubelet_plugin import waiting
 from kubelet_plugin.claim_status.live_claims import LiveClaims
@@ -54,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the plugin until SIGTERM or SIGINT. Exits with 2 if the settings are invalid."""
-    run_to_the_end(PROGRAM, PluginSettings, _connect_and_run, arguments)
+    run_to_the_end(PROGRAM, PluginSettings, connected(_connect_and_run), arguments)
 
 
 def _connect_and_run(chosen: PluginSettings, connection: Connection, stop: threading.Event) -> None:
