@@ -15,6 +15,7 @@ from carina_dra.kube.connection import Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.kube.lease import LeaderElector, LeadershipEnd, WorkNotStopped
+from carina_dra.process.cluster import connected
 from carina_dra.process.program import ProgramError, run_to_the_end, served_http
 from controller.act.exclusive_taint import ExclusiveTaint, remove_taint
 from controller.act.queue_finalizer import QueueFinalizers
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exits with 2 if the settings are invalid, and with 1 if the Lease is lost: the next process
     starts again.
     """
-    run_to_the_end(PROGRAM, Settings, _run_or_end, arguments)
+    run_to_the_end(PROGRAM, Settings, connected(_run_or_end), arguments)
 
 
 def _run_or_end(chosen: Settings, connection: Connection, stop: threading.Event) -> None:

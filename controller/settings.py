@@ -11,7 +11,7 @@ from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.lease import LeaseTiming
 from carina_dra.process import settings as process_settings
 from carina_dra.process.metavar import Metavar
-from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, ProcessSettings
+from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, ClusterSettings
 from controller.engine.model.plan import Action
 from controller.engine.model.snapshot import EngineSettings
 
@@ -51,7 +51,7 @@ LabelKey = Annotated[str, StringConstraints(min_length=1, max_length=317)]
 Levels = Annotated[tuple[LabelKey, ...], Field(min_length=1)]
 
 
-class Settings(ProcessSettings):
+class Settings(ClusterSettings):
     """The settings of the controller."""
 
     DESCRIPTION = (

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from carina_dra.nvidia import loaded_driver
+
 _PCIE_ROOT = re.compile(r"(?:^|/)devices/(pci[0-9a-f]{4,8}:[0-9a-f]{2})(?:/|$)")
 _PARAMETER = re.compile(r"(\w+): (\d+)")
 UNKNOWN_BOOT = "unknown"
@@ -89,15 +91,8 @@ class HostPaths:
         return match[1] if match else None
 
     def gpu_addresses(self) -> frozenset[str] | None:
-        """Returns the PCI addresses of the GPUs bound to the NVIDIA kernel driver, or None.
-
-        The list is cheap to read and changes with hot-plug. NVML's list is that of nvmlInit. None
-        means that the list cannot be read.
-        """
-        try:
-            return frozenset(gpu.name for gpu in self.path("/proc/driver/nvidia/gpus").iterdir())
-        except OSError:
-            return None
+        """Returns what `loaded_driver.gpu_addresses` says of the host."""
+        return loaded_driver.gpu_addresses(self.root)
 
     def has_gpu(self) -> bool:
         """Returns whether NVIDIA's module is loaded, or one of NVIDIA's GPUs is on the PCI bus.

@@ -11,9 +11,11 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.connection import Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
+from carina_dra.nvidia.driver_search import DriverSearch
+from carina_dra.nvidia.nvml_library import NvmlLibrary
+from carina_dra.process.cluster import connected
 from carina_dra.process.program import run_to_the_end
 from kubelet_plugin import waiting
-from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.devices.device import devices
@@ -26,7 +28,6 @@ from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.presence import kubelet_socket
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.node.phase_file import PhaseFile
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.held_modes import HeldModes
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
@@ -54,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the plugin until SIGTERM or SIGINT. Exits with 2 if the settings are invalid."""
-    run_to_the_end(PROGRAM, PluginSettings, _connect_and_run, arguments)
+    run_to_the_end(PROGRAM, PluginSettings, connected(_connect_and_run), arguments)
 
 
 def _connect_and_run(chosen: PluginSettings, connection: Connection, stop: threading.Event) -> None:
@@ -92,7 +93,9 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         node_watch = own_node(chosen, client, node_report)
         offer = DeviceOffer(chosen.published_kinds, held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
-        nvml = NvmlLibrary(host, search.nvml_libraries, below=search.roots, released=released)
+        nvml = NvmlLibrary(
+            host.gpu_addresses, search.nvml_libraries, below=search.roots, released=released
+        )
         mig_intents = MigIntentFiles(chosen.mig_intents, boot_id(host))
 
         def look_again() -> None:

@@ -4,15 +4,20 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from fractions import Fraction
 from hashlib import sha256
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 from pydantic.functional_validators import AfterValidator, BeforeValidator, PlainValidator
 
 from carina_dra.least_share import DEFAULT_LEAST_SHARE, LEAST, NUMBER, parse_least_share
-from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, AbsolutePath, ProcessSettings
-from kubelet_plugin.cdi.driver_location import DriverLocation, below, locations
+from carina_dra.process.node_settings import (
+    SOCKET_PATH_BYTES,
+    NodeProcessSettings,
+    fits_socket,
+    plugin_directory,
+)
+from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, AbsolutePath, ClusterSettings
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import (
@@ -24,8 +29,6 @@ from kubelet_plugin.devices.publish_settings import (
 from kubelet_plugin.inventory.health import EvictionCause
 from kubelet_plugin.inventory.xid import XidRules
 from kubelet_plugin.inventory.xid_catalogue import BY_ACTION_ONLY, XidSeverity
-
-_SOCKET_PATH_BYTES = 107
 
 
 def _kinds(value: object) -> object:
@@ -80,7 +83,7 @@ XidNumber = Annotated[int, Field(ge=1, le=9999), AfterValidator(_xid)]
 Product = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
 
-class PluginSettings(ProcessSettings):
+class PluginSettings(ClusterSettings, NodeProcessSettings):
     """The settings of the plugin."""
 
     DESCRIPTION = (
@@ -91,11 +94,6 @@ class PluginSettings(ProcessSettings):
     node_name: str = Field(
         pattern=DNS_LABELS, max_length=253, description="name of this node's Node object"
     )
-    kubelet_root: AbsolutePath = Field(
-        Path("/var/lib/kubelet"),
-        description="the kubelet's --root-dir; its folders plugins and plugins_registry must have "
-        "the same path in this process as on the host",
-    )
     pod_uid: str | None = Field(
         None,
         pattern=r"^[-a-zA-Z0-9]{1,63}\Z",
@@ -105,25 +103,6 @@ class PluginSettings(ProcessSettings):
     cdi_directory: AbsolutePath = Field(
         Path("/var/run/cdi"),
         description="folder from which the container runtime reads CDI specs",
-    )
-    host_filesystem: AbsolutePath = Field(
-        Path("/"),
-        description="the host's root folder, as this process sees it; below it, the driver is "
-        "searched where host, GPU Operator, GKE and Talos have it",
-    )
-    driver_root: AbsolutePath | None = Field(
-        None,
-        description="root folder of the installed NVIDIA driver, as this process sees it; default: "
-        "host_driver_root below host_filesystem, or else the driver is searched",
-    )
-    host_driver_root: AbsolutePath | None = Field(
-        None,
-        description="the same folder, as the container runtime sees it; default: by driver_root",
-    )
-    host_root: AbsolutePath = Field(
-        Path("/"),
-        description="folder with the host's dev, sys and proc; must have the same path in this "
-        "process as on the host",
     )
     cdi_hook: AbsolutePath | None = Field(
         None,
@@ -228,35 +207,12 @@ class PluginSettings(ProcessSettings):
     @model_validator(mode="after")
     def _sockets_fit(self) -> Self:
         for path in (self.dra_socket, self.registration_socket):
-            if not _fits(path):
+            if not fits_socket(path):
                 raise ValueError(
                     f"kubelet_root and driver_name make the socket path {path}, longer than the "
-                    f"{_SOCKET_PATH_BYTES} bytes that Linux allows; shorten one of them"
+                    f"{SOCKET_PATH_BYTES} bytes that Linux allows; shorten one of them"
                 )
         return self
-
-    @model_validator(mode="after")
-    def _driver_root_is_the_hosts(self) -> Self:
-        if (
-            self.driver_root is not None
-            and self.host_driver_root is None
-            and not self.driver_root.is_relative_to(self.host_filesystem)
-        ):
-            raise ValueError(
-                f"driver_root {self.driver_root} is not below host_filesystem "
-                f"{self.host_filesystem}; set host_driver_root to its path on the host"
-            )
-        return self
-
-    @property
-    def driver_locations(self) -> tuple[DriverLocation, ...]:
-        """Where the driver may be installed: one location if it is set."""
-        if self.driver_root is None and self.host_driver_root is None:
-            return locations(self.host_filesystem)
-        if self.driver_root is None:
-            return (below(self.host_filesystem, PurePosixPath(str(self.host_driver_root))),)
-        on_host = self.host_driver_root or "/" / self.driver_root.relative_to(self.host_filesystem)
-        return (DriverLocation(self.driver_root, PurePosixPath(on_host)),)
 
     @property
     def oldest_inventory(self) -> float:
@@ -286,11 +242,6 @@ class PluginSettings(ProcessSettings):
         return XidRules(self.xid_severity, self.xid_severity_by_product)
 
     @property
-    def plugin_directory(self) -> Path:
-        """The folder of the DRA socket and the checkpoint."""
-        return _plugin_directory(self.kubelet_root, self.driver_name)
-
-    @property
     def dra_socket(self) -> Path:
         """The socket of the DRA service.
 
@@ -299,7 +250,7 @@ class PluginSettings(ProcessSettings):
         if self.pod_uid is None:
             return self.plugin_directory / "dra.sock"
         path = self.plugin_directory / f"dra-{self.pod_uid}.sock"
-        return path if _fits(path) else path.with_name(f"dra-{_digest(self.pod_uid)}.sock")
+        return path if fits_socket(path) else path.with_name(f"dra-{_digest(self.pod_uid)}.sock")
 
     @property
     def registration_socket(self) -> Path:
@@ -309,7 +260,7 @@ class PluginSettings(ProcessSettings):
         """
         driver, uid = self.driver_name, self.pod_uid
         path = self._registry / f"{driver}{'' if uid is None else f'-{uid}'}-reg.sock"
-        if _fits(path):
+        if fits_socket(path):
             return path
         return path.with_name(
             f"dra-{_digest(driver)}{'' if uid is None else f'-{_digest(uid)}'}-reg.sock"
@@ -361,15 +312,7 @@ class PluginSettings(ProcessSettings):
 
 def mig_intents(kubelet_root: Path, driver_name: str) -> Path:
     """Returns the folder that records which MIG instances a driver makes."""
-    return _plugin_directory(kubelet_root, driver_name) / "mig"
-
-
-def _plugin_directory(kubelet_root: Path, driver_name: str) -> Path:
-    return kubelet_root / "plugins" / driver_name
-
-
-def _fits(socket: Path) -> bool:
-    return len(str(socket).encode()) <= _SOCKET_PATH_BYTES
+    return plugin_directory(kubelet_root, driver_name) / "mig"
 
 
 def _digest(text: str) -> str:

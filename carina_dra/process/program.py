@@ -10,12 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final, NoReturn
 
-from carina_dra.kube.configuration import find
-from carina_dra.kube.connection import ConfigurationError, Connection
-from carina_dra.kube.service_account import from_service_account
 from carina_dra.process import logs, settings, termination
 from carina_dra.process.http_endpoint import HttpEndpoint, Probe
-from carina_dra.process.settings import ProcessSettings, SettingsError, SettingsT
+from carina_dra.process.settings import SettingsError, SettingsT
 
 _ENDED: Final = 0
 _FAILED: Final = 1
@@ -35,17 +32,17 @@ class ProgramError(Exception):
 def run_program(
     name: str,
     model: type[SettingsT],
-    run: Callable[[SettingsT, Connection, threading.Event], None],
+    run: Callable[[SettingsT, threading.Event], None],
     arguments: Sequence[str] | None = None,
 ) -> None:
-    """Calls `run` with the settings, the API server's connection, and an event that ends it.
+    """Calls `run` with the settings, and an event that ends it.
 
     The event is set by SIGTERM and SIGINT, and when a thread fails. Without `arguments`, they are
     those of the process.
 
     Raises:
-        SystemExit: with 2 if the settings are invalid, and with 1 if `run` raises ProgramError or a
-            thread has failed.
+        SystemExit: with 2 if the settings are invalid, which `run` may find, too, by raising
+            SettingsError, and with 1 if `run` raises ProgramError or a thread has failed.
     """
     try:
         chosen = settings.load(
@@ -55,14 +52,12 @@ def run_program(
             program=name,
             version=version("carina-dra"),
         )
-        connection = _connection(chosen)
-    except (SettingsError, ConfigurationError) as error:
+        logs.configure(chosen.log_format, chosen.log_level)
+        terminated = termination.watch()
+        run(chosen, terminated.stop)
+    except SettingsError as error:
         print(f"{name}: {error}", file=sys.stderr)
         raise SystemExit(_INVALID_SETTINGS) from None
-    logs.configure(chosen.log_format, chosen.log_level)
-    terminated = termination.watch()
-    try:
-        run(chosen, connection, terminated.stop)
     except ProgramError as error:
         print(f"{name}: {error}", file=sys.stderr)
         raise SystemExit(_FAILED) from None
@@ -72,7 +67,7 @@ def run_program(
 def run_to_the_end(
     name: str,
     model: type[SettingsT],
-    run: Callable[[SettingsT, Connection, threading.Event], None],
+    run: Callable[[SettingsT, threading.Event], None],
     arguments: Sequence[str] | None = None,
 ) -> NoReturn:
     """Ends the process after `run_program`, whatever its threads do.
@@ -139,9 +134,3 @@ def served_http(
         yield
     finally:
         endpoint.stop()
-
-
-def _connection(chosen: ProcessSettings) -> Connection:
-    if chosen.kubeconfig is None:
-        return from_service_account(chosen.service_account)
-    return find(chosen.kubeconfig)

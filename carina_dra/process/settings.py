@@ -87,16 +87,21 @@ class ProcessSettings(BaseModel):
         description="HOST:PORT that serves /metrics, /healthz and /readyz; host [::] serves IPv4 "
         "and IPv6, or only IPv4 if the kernel has no IPv6; off disables the endpoint",
     )
+    log_format: Literal["json", "text"] = Field("json", description="format of log lines")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest severity that is logged"
+    )
+
+
+class ClusterSettings(ProcessSettings):
+    """The settings of a process that talks to the API server."""
+
     kubeconfig: AbsolutePath | None = Field(
         None, description="kubeconfig file; default: the pod's ServiceAccount"
     )
     service_account: AbsolutePath = Field(
         Path("/var/run/secrets/kubernetes.io/serviceaccount"),
         description="folder with the ServiceAccount's token and ca.crt",
-    )
-    log_format: Literal["json", "text"] = Field("json", description="format of log lines")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="lowest severity that is logged"
     )
 
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, NvLink
 from kubelet_plugin.inventory.health import (
     FOUND_BY_DRIVER,
@@ -10,7 +11,6 @@ from kubelet_plugin.inventory.health import (
     GpuLost,
     GpuProblem,
     GpuUnreadable,
-    NvmlFailure,
 )
 from kubelet_plugin.inventory.mig import (
     MigLayout,

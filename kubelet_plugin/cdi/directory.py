@@ -14,7 +14,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from kubelet_plugin.durable_file import replace_file, sync_folder
+from carina_dra.durable_file import replace_file, sync_folder
 
 _SUFFIX = ".json"
 _TEMPORARY = ".new"

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from carina_dra.nvidia.driver_location import DriverLocation
+from carina_dra.nvidia.driver_search import LIBRARY_FOLDERS, DriverSearch
+from carina_dra.nvidia.rooted_path import RootedPath, RootedPaths
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
-from kubelet_plugin.cdi.driver_location import DriverLocation
-from kubelet_plugin.cdi.driver_search import LIBRARY_FOLDERS, DriverSearch
 from kubelet_plugin.claims.resource_failure import DriverFileUnreadable, DriverLibraryMissing
-from kubelet_plugin.rooted_path import RootedPath, RootedPaths
 
 _BINARY_FOLDERS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin", "/opt/bin")
 _HOOK_FOLDERS = (*_BINARY_FOLDERS, "/usr/local/nvidia/toolkit")

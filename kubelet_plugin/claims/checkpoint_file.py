@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from carina_dra.durable_file import sync_file, sync_folder
 from kubelet_plugin.claims.checkpoint import (
     Change,
     Checkpoint,
@@ -25,7 +26,6 @@ from kubelet_plugin.claims.checkpoint import (
     render_change,
     render_checkpoint,
 )
-from kubelet_plugin.durable_file import sync_file, sync_folder
 
 CHANGES_KEPT: Final = 200
 """Number of changes after which the file is replaced by the resulting state."""

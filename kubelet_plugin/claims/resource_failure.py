@@ -8,7 +8,7 @@ import errno
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
-from kubelet_plugin.inventory.health import NvmlFailure
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 

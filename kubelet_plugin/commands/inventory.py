@@ -18,12 +18,13 @@ from pydantic import TypeAdapter, ValidationError
 from carina_dra.cli.command import Command
 from carina_dra.cli.output import OutputFormat, add_output_argument, render
 from carina_dra.least_share import DEFAULT_LEAST_SHARE, parse_least_share
+from carina_dra.nvidia.driver_location import DriverLocation, locations
+from carina_dra.nvidia.driver_search import DriverSearch
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from carina_dra.process import logs
 from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
 from carina_dra.text_table import columns
-from kubelet_plugin.cdi.driver_location import DriverLocation, locations
-from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.name import PartitionName, gpu_name, parse_name
@@ -45,7 +46,6 @@ from kubelet_plugin.inventory.inventory import (
     known_gpus,
 )
 from kubelet_plugin.inventory.mig import GpuInstance, MigSupported, MigUnsupported
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.publish.arrangement import arranged
@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> int:
     logs.configure("text", "warning")  # standard output is for the inventory
     host = HostPaths(Path(arguments.host_root))
     search = DriverSearch(_driver_locations(arguments.driver_root, arguments.host_filesystem))
-    library = NvmlLibrary(host, search.nvml_libraries, below=search.roots)
+    library = NvmlLibrary(host.gpu_addresses, search.nvml_libraries, below=search.roots)
     driver = arguments.driver_name
     intents = MigIntentFiles(
         mig_intents(Path(arguments.kubelet_root), driver), host.boot_id() or UNKNOWN_BOOT

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from carina_dra.cli.diagnosis import ArgumentGroup, Check, CheckScope, Diagnosis, bad, ok, warn
-from kubelet_plugin.cdi.driver_location import locations
-from kubelet_plugin.cdi.driver_search import DriverSearch
+from carina_dra.nvidia.driver_location import locations
+from carina_dra.nvidia.driver_search import DriverSearch
 from kubelet_plugin.claims.checkpoint import CheckpointError, CheckpointFormError
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.commands.inventory import GPUS_FOUND

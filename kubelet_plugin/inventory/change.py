@@ -7,9 +7,14 @@ change, not one for each of its GPUs.
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.gpu import Gpu, MigMode, ObservedGpu
-from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, identity, in_order
+from kubelet_plugin.inventory.health import (
+    GpuProblem,
+    identity,
+    in_order,
+)
 from kubelet_plugin.inventory.held_mode import HeldMode
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,

@@ -6,32 +6,14 @@ claim fails, is retried or is prepared, and `eviction` names the setting that ha
 Other code uses these attributes, and does not depend on the types of problems.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, StrEnum
 from typing import ClassVar, Final, TypeAlias
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.inventory.mig import MigSite
-
-
-@dataclass(frozen=True, slots=True)
-class NvmlFailure:
-    """An NVML call that did not succeed."""
-
-    function: str
-    """The C symbol, e.g. "nvmlDeviceGetMemoryInfo"."""
-    code: str
-    """The constant's name, e.g. "NVML_ERROR_UNKNOWN"."""
-
-    def __str__(self) -> str:
-        return f"{self.function} returned {self.code}"
-
-    @property
-    def reason(self) -> str:
-        """The code as the value of a taint, which is that of a label."""
-        return re.sub(r"[^A-Za-z0-9_.]", "-", self.code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from kubelet_plugin.durable_file import replace_file
+from carina_dra.durable_file import replace_file
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.health import HEALTHY
 from kubelet_plugin.inventory.health_record import HealthRecordError, read, written

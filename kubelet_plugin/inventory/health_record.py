@@ -16,6 +16,7 @@ from pydantic import (
     ValidationError,
 )
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.inventory.damping import (
     Failing,
     Recovered,
@@ -32,7 +33,6 @@ from kubelet_plugin.inventory.health import (
     GpuProblem,
     GpuProblems,
     GpuUnreadable,
-    NvmlFailure,
     NvmlHang,
     in_order,
 )

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import Enum
 from typing import ClassVar, Final, TypeAlias
 
-from kubelet_plugin.inventory.health import NvmlFailure
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 
 _FIRST: Final = 60.0
 """Seconds after the first refusal until the next attempt; twice as long after each further one."""

@@ -7,8 +7,8 @@ once is in `gpus`, with its problems; a GPU that was never read is in `unknown`.
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.inventory.gpu import ObservedGpu
-from kubelet_plugin.inventory.health import NvmlFailure
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from kubelet_plugin.durable_file import replace_file, sync_folder
+from carina_dra.durable_file import replace_file, sync_folder
 from kubelet_plugin.node.release import Phase
 
 _log = logging.getLogger(__name__)

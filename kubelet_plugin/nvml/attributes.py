@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubelet_plugin.inventory.health import NvmlFailure
-from kubelet_plugin.nvml.library import NvmlCallError, NvmlSession
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.nvml_library import NvmlCallError, NvmlSession
 
 _OF_THE_GPU: Final = frozenset(
     {

@@ -16,9 +16,7 @@ from typing import Any, Final, Protocol
 
 import pynvml
 
-from kubelet_plugin.inventory.mig import MigPlacement, MigSite
-from kubelet_plugin.inventory.xid_catalogue import CONTAINED
-from kubelet_plugin.nvml.library import (
+from carina_dra.nvidia.nvml_library import (
     NvmlBusyError,
     NvmlCallError,
     NvmlLibrary,
@@ -26,6 +24,8 @@ from kubelet_plugin.nvml.library import (
     call,
     optional_call,
 )
+from kubelet_plugin.inventory.mig import MigPlacement, MigSite
+from kubelet_plugin.inventory.xid_catalogue import CONTAINED
 
 _TYPES: Final = (
     pynvml.nvmlEventTypeXidCriticalError

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pynvml
 
+from carina_dra.nvidia.nvml_library import NO_SUCH, NvmlCallError, call, optional_call
 from kubelet_plugin.inventory.nvlink import Links
 from kubelet_plugin.inventory.signals import Fabric
-from kubelet_plugin.nvml.library import NO_SUCH, NvmlCallError, call, optional_call
 from kubelet_plugin.nvml.names import pci_address
 
 _UNSEEN_SWITCH = "unseen"

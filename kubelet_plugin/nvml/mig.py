@@ -5,8 +5,8 @@ from typing import Any
 
 import pynvml
 
+from carina_dra.nvidia.nvml_library import NO_SUCH, NvmlCallError, call, optional_call
 from kubelet_plugin.inventory.mig import MigLayout, MigPlacement, MigProfile, MigResources
-from kubelet_plugin.nvml.library import NO_SUCH, NvmlCallError, call, optional_call
 from kubelet_plugin.nvml.names import mig_profile_name
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pynvml
 
-from kubelet_plugin.inventory.health import NvmlFailure
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.nvml_library import NO_SUCH, NvmlCallError, call, code_name
 from kubelet_plugin.inventory.mig import (
     ComputeInstance,
     GpuInstance,
@@ -18,7 +19,6 @@ from kubelet_plugin.inventory.mig import (
     MigProfile,
     MigSite,
 )
-from kubelet_plugin.nvml.library import NO_SUCH, NvmlCallError, call, code_name
 
 FINDING: Final = "nvmlDeviceGetHandleByPciBusId"
 """The function whose NVML_ERROR_NOT_FOUND means that a GPU is not there, and not an instance."""

@@ -15,6 +15,14 @@ from typing import Any
 
 import pynvml
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.nvml_library import (
+    NvmlCallError,
+    NvmlLibrary,
+    NvmlSession,
+    call,
+    optional_call,
+)
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory import nvlink
 from kubelet_plugin.inventory.compute_mode import ComputeMode
@@ -23,7 +31,6 @@ from kubelet_plugin.inventory.health import (
     GpuLost,
     GpuProblem,
     GpuUnreadable,
-    NvmlFailure,
     since,
     unanswered,
 )
@@ -48,13 +55,6 @@ from kubelet_plugin.inventory.mig import (
 from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.inventory.signals import Fabric, Signals
 from kubelet_plugin.nvml.attributes import Attributes
-from kubelet_plugin.nvml.library import (
-    NvmlCallError,
-    NvmlLibrary,
-    NvmlSession,
-    call,
-    optional_call,
-)
 from kubelet_plugin.nvml.links import read_fabric, read_links
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.mig_instance import FINDING, read_instances

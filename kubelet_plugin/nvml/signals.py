@@ -12,16 +12,16 @@ from typing import Any, Final, TypeAlias
 
 import pynvml
 
-from kubelet_plugin.inventory.health import NvmlFailure
-from kubelet_plugin.inventory.signals import Fabric, Signals, Slowdown
-from kubelet_plugin.nvml.attributes import Attributes
-from kubelet_plugin.nvml.library import (
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.nvml_library import (
     NO_SUCH,
     NvmlCallError,
     call,
     code_name,
     optional_call,
 )
+from kubelet_plugin.inventory.signals import Fabric, Signals, Slowdown
+from kubelet_plugin.nvml.attributes import Attributes
 
 _ACTION: Final = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _PENDING: Final = pynvml.NVML_FI_DEV_REMAPPED_PENDING

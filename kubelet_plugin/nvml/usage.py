@@ -10,8 +10,7 @@ from functools import partial
 
 import pynvml
 
-from kubelet_plugin.inventory.gpu import Gpu
-from kubelet_plugin.nvml.library import (
+from carina_dra.nvidia.nvml_library import (
     NvmlBusyError,
     NvmlCallError,
     NvmlLibrary,
@@ -19,6 +18,7 @@ from kubelet_plugin.nvml.library import (
     call,
     optional_call,
 )
+from kubelet_plugin.inventory.gpu import Gpu
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from carina_dra.config.time_slice import TimeSliceInterval, interval_number
+from carina_dra.nvidia.driver_search import DriverSearch
+from carina_dra.nvidia.rooted_path import RootedPath
 from kubelet_plugin.cdi.driver_root import programs
-from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.claims.resource_failure import (
     NvidiaSmiFailed,
     NvidiaSmiHangs,
@@ -19,7 +20,6 @@ from kubelet_plugin.claims.resource_failure import (
     TimeSlicesUnsupported,
 )
 from kubelet_plugin.prepare.resource import ResourceError
-from kubelet_plugin.rooted_path import RootedPath
 
 _PROGRAM: Final = "nvidia-smi"
 _PATIENCE: Final = 30.0

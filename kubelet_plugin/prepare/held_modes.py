@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.claims.failure import ClaimError
 from kubelet_plugin.claims.record import LOCK_PATIENCE, ClaimRecord
 from kubelet_plugin.devices.name import gpu_name
 from kubelet_plugin.inventory.gpu import Gpu
-from kubelet_plugin.inventory.health import NvmlFailure
 from kubelet_plugin.inventory.held_mode import (
     HeldMode,
     RefusedSwitches,

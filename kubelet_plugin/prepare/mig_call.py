@@ -4,6 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.nvml_library import (
+    NvmlBusyError,
+    NvmlCallError,
+    NvmlLibrary,
+    NvmlReleasedError,
+)
 from kubelet_plugin.claims.resource_failure import (
     GpuBusy,
     GpuFellOff,
@@ -17,13 +24,6 @@ from kubelet_plugin.claims.resource_failure import (
     NvmlHangs,
     PermissionMissing,
     ResourceFailure,
-)
-from kubelet_plugin.inventory.health import NvmlFailure
-from kubelet_plugin.nvml.library import (
-    NvmlBusyError,
-    NvmlCallError,
-    NvmlLibrary,
-    NvmlReleasedError,
 )
 from kubelet_plugin.nvml.mig_instance import FINDING
 from kubelet_plugin.prepare.resource import LeftBehindError, ResourceError

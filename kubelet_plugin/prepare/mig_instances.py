@@ -10,11 +10,11 @@ Carina had recorded one; it is left, too.
 import logging
 from collections.abc import Callable, Collection
 
+from carina_dra.nvidia.nvml_library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.claims.drift import MigInstanceDrift
 from kubelet_plugin.claims.resource_failure import MigInstanceDivided, MigInstanceVanished
 from kubelet_plugin.inventory.mig import ComputeInstance, GpuInstance
 from kubelet_plugin.inventory.mig_intent import MigIntents
-from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.nvml.mig_instance import (
     create_compute_instance,
     create_gpu_instance,

@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from carina_dra.durable_file import sync_folder
 from kubelet_plugin.claims.resource_failure import file_failure
 from kubelet_plugin.devices.name import WholeGpuName
-from kubelet_plugin.durable_file import sync_folder
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.inventory.mig_intent import (
     MigIntentError,

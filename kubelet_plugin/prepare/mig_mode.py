@@ -10,12 +10,12 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from carina_dra.nvidia.nvml_library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.claims.drift import MigModeDrift
 from kubelet_plugin.claims.resource_failure import MigModeInUse
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.inventory.held_mode import Switch
 from kubelet_plugin.inventory.mig_intent import MigIntents
-from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.mig_instance import (
     handle_of,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from carina_dra.config.time_slice import TimeSliceInterval
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.inventory.mig_intent import MigIntents
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.mig_instance import handle_of
 from kubelet_plugin.prepare.compute_policy import ComputePolicy, PolicyUnchangedError
 from kubelet_plugin.prepare.mig_call import mig_calls

@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
+from carina_dra.nvidia.driver_search import DriverSearch
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
-from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claim_status.writer import ClaimStatuses, ClaimStatusWriter
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
@@ -34,7 +35,6 @@ from kubelet_plugin.inventory.inventory import (
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.node.phase_file import PhaseFile
 from kubelet_plugin.node.releasing import Releasing
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
 from kubelet_plugin.prepare.drift_notes import DriftNotes

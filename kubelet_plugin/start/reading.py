@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from carina_dra.process.program import ProgramError
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.inventory.damping import Damping
@@ -19,7 +20,6 @@ from kubelet_plugin.inventory.node_health import NodeHealth
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.node.watch import NodeWatch
 from kubelet_plugin.nvml.event_watch import EventWatch
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.nvml.usage import GpuUsage, read_usage
 from kubelet_plugin.report.gpu_metrics import GpuMetrics, partitions

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.mig_instance import (
     create_compute_instance,
@@ -190,7 +190,7 @@ def _nvml_of_a_partition(node: Bench) -> Times:
     gpu = node.gpus.state.gpus[0]
     address = next(slot.pci for slot in node.gpus.hardware.gpus if slot.minor == 0)
     site = MigSite(19, MigPlacement(0, 1))
-    with installed(node.gpus.directory), NvmlLibrary(host).lease():
+    with installed(node.gpus.directory), NvmlLibrary(host.gpu_addresses).lease():
         handle = handle_of(gpu.uuid, address)
         profile = read_layout(handle).profile(site.profile_id)
         assert profile is not None

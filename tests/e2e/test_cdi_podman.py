@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from carina_dra.config.device import GpuConfig
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim, PreparedDevice
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.preparer import Preparer
@@ -58,7 +58,7 @@ class Machine:
         claim = NodeClaim(str(uuid.uuid4()), "default", "train", allocated)
         host = HostPaths(self.gpus.root)
         with installed(self.gpus.directory):
-            library = NvmlLibrary(host)
+            library = NvmlLibrary(host.gpu_addresses)
             inventory = NvmlReader(host, library).read()
             library.close()
         by_name = {device.name: device for device in devices(inventory)}

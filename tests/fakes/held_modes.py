@@ -3,6 +3,7 @@
 from contextlib import suppress
 from time import monotonic, sleep
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim_reader import ClaimReader
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
@@ -12,7 +13,6 @@ from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.inventory.inventory import Inventory, known_gpus
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.held_modes import HeldModeRetry, HeldModes
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
@@ -34,7 +34,7 @@ class HeldNode:
         self.switches = 0
         """How often MIG mode was to be switched on."""
         host = HostPaths(node.simulated.root)
-        library = NvmlLibrary(host)
+        library = NvmlLibrary(host.gpu_addresses)
         self._files = MigIntentFiles(node.folder / "mig", node.simulated.state.boot_id)
         self._held = HeldModes(clock=lambda: self.now)
         self._reader = NvmlReader(

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pynvml
 
 from carina_dra.config.device import API_VERSION
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
@@ -18,7 +19,6 @@ from kubelet_plugin.claims.nvidia_claims import NvidiaClaims
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import DriverReady
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.drift_notes import DriftNotes
@@ -127,7 +127,9 @@ class MigNode:
         """What the plugin reads of the GPUs now."""
         host = HostPaths(self.simulated.root)
         files = MigIntentFiles(self.folder / "mig", self._boot_id)
-        inventory = NvmlReader(host, NvmlLibrary(host), intents=files.last_read).read()
+        inventory = NvmlReader(
+            host, NvmlLibrary(host.gpu_addresses), intents=files.last_read
+        ).read()
         assert isinstance(inventory, DriverReady)
         return inventory
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from time import monotonic
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
 from kubelet_plugin.prepare.drift_notes import DriftNotes
@@ -37,7 +37,7 @@ def node_ports(
 
     `metadata` is the folder of device metadata, by default one beside `intents`.
     """
-    library = NvmlLibrary(HostPaths(root))
+    library = NvmlLibrary(HostPaths(root).gpu_addresses)
     files = MigIntentFiles(intents, boot_id)
     return NodePorts(
         mig_modes=MigModes(library, files, HeldModes(clock=monotonic), notes=notes),

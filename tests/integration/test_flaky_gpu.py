@@ -11,13 +11,13 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.kube.client import Client
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.damping import Damping, Troubles, damped
 from kubelet_plugin.inventory.inventory import Inventory
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
@@ -41,7 +41,7 @@ class Plugin:
     ) -> None:
         self.hardware, self.publisher, self.in_api = hardware, publisher, in_api
         host = HostPaths(hardware.root)
-        self._reader = NvmlReader(host, NvmlLibrary(host))
+        self._reader = NvmlReader(host, NvmlLibrary(host.gpu_addresses))
         self._inventory: Inventory | None = None
         self._troubles: Troubles = {}
         self.now = 0.0

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from carina_dra.config.device import GpuConfig
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.usage import GpuUsage, read_usage
 from kubelet_plugin.prepare.resource import MadeInstance, instance_identity
 from kubelet_plugin.report.gpu_metrics import GpuMetrics, partitions
@@ -43,7 +43,7 @@ class Node:
 
     def scrape(self) -> list[str]:
         host = HostPaths(self.gpus.root)
-        library = NvmlLibrary(host)
+        library = NvmlLibrary(host.gpu_addresses)
         inventory = self.mig.inventory()
         self.live.gpus_seen(inventory)
         now = self.live.now

@@ -8,6 +8,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.nvml_library import NvmlLibrary, call
 from carina_dra.resource import DeviceTaint, TaintEffect
 from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.host import HostPaths
@@ -18,12 +20,10 @@ from kubelet_plugin.inventory.health import (
     GpuProblem,
     GpuUnreadable,
     NeedsReset,
-    NvmlFailure,
 )
 from kubelet_plugin.inventory.health_file import GpusFile, HealthFile
 from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.inventory.node_health import NodeHealth
-from kubelet_plugin.nvml.library import NvmlLibrary, call
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool
 from kubelet_plugin.publish.sync import sync
@@ -95,7 +95,7 @@ def test_a_verdict_that_cannot_be_read_does_not_outrank_an_xid(tmp_path: Path) -
 
     with installed(node.directory), pytest.MonkeyPatch.context() as patch:
         host = HostPaths(node.root)
-        reader = NvmlReader(host, NvmlLibrary(host))
+        reader = NvmlReader(host, NvmlLibrary(host.gpu_addresses))
         health = NodeHealth(now=lambda: NOTICED)
         inventory = health.judged(reader.read())
         patch.setattr("kubelet_plugin.nvml.signals.call", failing)
@@ -121,7 +121,7 @@ def test_after_a_reboot_a_gpu_that_stays_lost_asks_nobody_else_to_reboot(tmp_pat
             health = NodeHealth(now=lambda: now, known=file.load(), store=file)
             known = GpusFile(tmp_path).load()
             known = None if known is None else health.last(known)
-            return NvmlReader(host, NvmlLibrary(host)), health, known
+            return NvmlReader(host, NvmlLibrary(host.gpu_addresses)), health, known
 
         reader, health, _ = plugin()
         node.set_health(3, recovery_action=2)

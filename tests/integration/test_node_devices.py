@@ -13,6 +13,7 @@ from carina_dra.kube.api_resource import EVENTS, NODES
 from carina_dra.kube.client import Client
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -21,7 +22,6 @@ from kubelet_plugin.inventory.damping import Damping
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.inventory.node_health import NodeHealth
 from kubelet_plugin.inventory.poller import InventoryPoller
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
@@ -121,7 +121,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
                 publisher.publish(devices(inventory))
 
             poller = InventoryPoller(
-                NvmlReader(host, NvmlLibrary(host)).read,
+                NvmlReader(host, NvmlLibrary(host.gpu_addresses)).read,
                 changed=publish,
                 reporter=report,
                 clock=monotonic,

@@ -2,9 +2,9 @@
 
 from pathlib import Path, PurePosixPath
 
-from kubelet_plugin.cdi.driver_location import DriverLocation
-from kubelet_plugin.cdi.driver_search import DriverSearch
-from kubelet_plugin.rooted_path import RootedPath
+from carina_dra.nvidia.driver_location import DriverLocation
+from carina_dra.nvidia.driver_search import DriverSearch
+from carina_dra.nvidia.rooted_path import RootedPath
 
 
 def installed_at(root: Path, host_root: Path | None = None) -> DriverSearch:

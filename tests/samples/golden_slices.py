@@ -8,12 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from carina_dra.resource import encode
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.pool import PublishedPool, pool
 from kubelet_plugin.publish.sync import resource_slices
@@ -47,7 +47,7 @@ def simulated_devices(profile: str, directory: Path) -> tuple[GpuDevice, ...]:
     node = SimulatedNode.create(directory, profile, name=NODE)
     with installed(directory):
         host = HostPaths(node.root)
-        library = NvmlLibrary(host)
+        library = NvmlLibrary(host.gpu_addresses)
         inventory = NvmlReader(host, library).read()
         library.close()
     return devices(inventory)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
@@ -13,7 +14,6 @@ from kubelet_plugin.inventory.health import (
     GpuLost,
     GpuProblem,
     GpuUnreadable,
-    NvmlFailure,
 )
 from kubelet_plugin.inventory.mig import (
     GpuInstance,

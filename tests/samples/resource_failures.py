@@ -2,6 +2,7 @@
 
 import errno
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.claims.resource_failure import (
     DeviceNodeUnusable,
     DiskFull,
@@ -31,7 +32,6 @@ from kubelet_plugin.claims.resource_failure import (
     TimeSlicesUnsupported,
     file_failure,
 )
-from kubelet_plugin.inventory.health import NvmlFailure
 
 _MODE = "MIG mode of GPU-1 cannot be switched on"
 _INSTANCE = "MIG instance gpu-0-mig-1g10gb-19-6 cannot be made on GPU-1"

@@ -9,10 +9,10 @@ from typing import TypeAlias
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
+from carina_dra.nvidia.rooted_path import RootedPath
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
-from kubelet_plugin.rooted_path import RootedPath
 from simulation.nvml import DeviceNodes, SimulatedNode, install, uninstall
 from simulation.nvml.hardware import profile_names
 
@@ -26,7 +26,7 @@ def reader_below(
 ) -> NvmlReader:
     """A reader with a library of its own."""
     host = HostPaths(root)
-    return NvmlReader(host, NvmlLibrary(host, lambda: libraries), now=now)
+    return NvmlReader(host, NvmlLibrary(host.gpu_addresses, lambda: libraries), now=now)
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.change import changes
 from kubelet_plugin.inventory.inventory import Inventory
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.report.node import notice
 from tests.contract.nvml.conftest import NodeMaker
@@ -22,7 +22,7 @@ class Plugin:
     def __init__(self, make_node: NodeMaker) -> None:
         host = HostPaths(make_node("dgx-h100", unplugged=tuple(range(1, 8))).root)
         self._now = 0.0
-        self._reader = NvmlReader(host, NvmlLibrary(host), clock=lambda: self._now)
+        self._reader = NvmlReader(host, NvmlLibrary(host.gpu_addresses), clock=lambda: self._now)
         self._before: Inventory | None = None
         self.inventory = self._reader.read()
 

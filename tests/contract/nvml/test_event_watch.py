@@ -10,11 +10,11 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
 from kubelet_plugin.nvml import event_watch
 from kubelet_plugin.nvml.event_watch import EventWatch
-from kubelet_plugin.nvml.library import NvmlLibrary
 from simulation.nvml import SimulatedNode, installed
 from tests.eventually import eventually
 from tests.fakes.nvml_calls import nvml_calls
@@ -39,7 +39,7 @@ class Watched:
 
     def __init__(self, node: SimulatedNode) -> None:
         self.node = node
-        self.library = NvmlLibrary(HostPaths(node.root), patience=1.0)
+        self.library = NvmlLibrary(HostPaths(node.root).gpu_addresses, patience=1.0)
         self.listener = Listener()
         self.reads: queue.Queue[float] = queue.Queue()
         self.offset = 0.0

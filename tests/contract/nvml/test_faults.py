@@ -8,9 +8,15 @@ from datetime import timedelta
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.nvml_library import NvmlLibrary, call
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.health import GpuLost, GpuProblem, GpuUnreadable, NvmlFailure
+from kubelet_plugin.inventory.health import (
+    GpuLost,
+    GpuProblem,
+    GpuUnreadable,
+)
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -21,7 +27,6 @@ from kubelet_plugin.inventory.inventory import (
     known_gpus,
 )
 from kubelet_plugin.inventory.mig import MigUnsupported
-from kubelet_plugin.nvml.library import NvmlLibrary, call
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.nvml.usage import read_usage
 from kubelet_plugin.report.usage_cache import FRESH
@@ -334,7 +339,7 @@ def test_at_rest_a_look_asks_for_little(node: SimulatedNode) -> None:
     """Looks are 5 s apart: 20 calls a second are 100 a look."""
     now, host = [0.0], HostPaths(node.root)
     with nvml_calls(node.directory) as calls:
-        library = NvmlLibrary(host)
+        library = NvmlLibrary(host.gpu_addresses)
         reader = NvmlReader(host, library, clock=lambda: now[0])
         inventory = reader.read()
         for at in range(5, 1200, 5):
@@ -357,7 +362,7 @@ def test_a_link_that_comes_up_late_is_seen(make_node: NodeMaker) -> None:
     node = make_node("dgx-h100", name="node-2")
     node.fail("nvmlDeviceGetNvLinkState", pynvml.NVML_ERROR_NOT_SUPPORTED)
     now, host = [0.0], HostPaths(node.root)
-    reader = NvmlReader(host, NvmlLibrary(host), clock=lambda: now[0])
+    reader = NvmlReader(host, NvmlLibrary(host.gpu_addresses), clock=lambda: now[0])
     inventory = ready(reader.read())
     assert inventory.gpus[0].state.nvlink is None
     now[0] = 40
@@ -558,7 +563,7 @@ def test_a_call_of_another_user_that_hangs_leaves_the_reader_the_gpus_that_it_kn
 ) -> None:
     node = make_node("dgx-h100", name="node-2", unplugged=(3,))
     host = HostPaths(node.root)
-    library = NvmlLibrary(host, patience=0.05)
+    library = NvmlLibrary(host.gpu_addresses, patience=0.05)
     reader = NvmlReader(host, library)
     first = reader.read()
 

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary, call
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -22,7 +23,6 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health_file import HealthFile
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.inventory.node_health import NodeHealth
-from kubelet_plugin.nvml.library import NvmlLibrary, call
 from kubelet_plugin.nvml.reader import NvmlReader
 from simulation.nvml import SimulatedNode, installed
 
@@ -86,7 +86,7 @@ class Plugin:
         self._node, self._folder = node, folder
         self.now = datetime(2026, 11, 20, tzinfo=UTC)
         self._host = HostPaths(node.root)
-        self.library = NvmlLibrary(self._host)
+        self.library = NvmlLibrary(self._host.gpu_addresses)
         self.start()
 
     def start(self) -> None:

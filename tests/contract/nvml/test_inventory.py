@@ -8,18 +8,18 @@ from typing import Any
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import Gpu, ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.inventory.mig import MigUnsupported
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from tests.contract.nvml.conftest import NodeMaker, reader_below
 
 
 @pytest.fixture
 def library(host: HostPaths) -> Iterator[NvmlLibrary]:
-    opened = NvmlLibrary(host)
+    opened = NvmlLibrary(host.gpu_addresses)
     yield opened
     opened.close()
 

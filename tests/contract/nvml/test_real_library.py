@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.inventory.health import NvmlFailure
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.rooted_path import RootedPath
 from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady, DriverUnusable
-from kubelet_plugin.rooted_path import RootedPath
 from simulation.nvml import uninstall
 from tests.contract.nvml.conftest import reader_below
 

@@ -7,10 +7,10 @@ from typing import Any
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import DriverReady, Inventory
 from kubelet_plugin.inventory.signals import Fabric, Signals, Slowdown
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.links import fabric_health
 from kubelet_plugin.nvml.reader import NvmlReader
 from simulation.nvml import SimulatedNode, installed
@@ -28,7 +28,7 @@ class Reader:
     def __init__(self, node: SimulatedNode) -> None:
         host = HostPaths(node.root)
         self.now = 0.0
-        self._reader = NvmlReader(host, NvmlLibrary(host), clock=lambda: self.now)
+        self._reader = NvmlReader(host, NvmlLibrary(host.gpu_addresses), clock=lambda: self.now)
         self._inventory: Inventory | None = None
 
     def read(self, minor: int = 0) -> Signals:

@@ -7,8 +7,8 @@ from typing import Any
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_library import NvmlCallError
 from kubelet_plugin.inventory.mig import MigLayout, MigPlacement, MigProfile, MigSite
-from kubelet_plugin.nvml.library import NvmlCallError
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.mig_instance import (
     create_compute_instance,

@@ -9,12 +9,12 @@ from typing import Any
 import pynvml
 import pytest
 
+from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.claims.failure import ClaimError
 from kubelet_plugin.claims.resource_failure import GpuResetRequired
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import MigMode
-from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.prepare.held_modes import HeldModes
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
@@ -325,7 +325,7 @@ def test_a_mode_that_needs_a_reset_is_refused_and_does_not_stay_pending(
     node = make_node("dgx-a100")
     gpu = node.inventory().gpus[0].gpu
     modes = MigModes(
-        NvmlLibrary(HostPaths(node.simulated.root)),
+        NvmlLibrary(HostPaths(node.simulated.root).gpu_addresses),
         MigIntentFiles(node.folder / "mig", "boot-1"),
         HeldModes(clock=monotonic),
     )

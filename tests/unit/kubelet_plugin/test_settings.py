@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from carina_dra.nvidia.driver_location import locations
 from carina_dra.process.settings import SettingsError, load
-from kubelet_plugin.cdi.driver_location import locations
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.settings import PluginSettings
 from tests.samples.gpus import gpu

@@ -12,12 +12,13 @@ import pytest
 
 from carina_dra.kube.connection import Connection
 from carina_dra.process import logs, termination
+from carina_dra.process.cluster import connected
 from carina_dra.process.program import ProgramError, run_program, served_http
-from carina_dra.process.settings import ProcessSettings
+from carina_dra.process.settings import ClusterSettings
 from carina_dra.process.termination import Termination
 
 
-class Settings(ProcessSettings):
+class Settings(ClusterSettings):
     DESCRIPTION = "A program."
 
 
@@ -46,7 +47,7 @@ def test_it_runs_with_its_settings_and_its_connection(
 ) -> None:
     ran: list[tuple[Settings, Connection, threading.Event]] = []
     flags = ["--kubeconfig", str(kubeconfig), "--driver-name", "a.example.com"]
-    run_program("program", Settings, lambda *given: ran.append(given), flags)
+    run_program("program", Settings, connected(lambda *given: ran.append(given)), flags)
 
     ((chosen, connection, stop),) = ran
     assert chosen.driver_name == "a.example.com"
@@ -70,7 +71,7 @@ def test_invalid_settings_end_it_with_2(
         raise AssertionError
 
     with pytest.raises(SystemExit) as ended:
-        run_program("program", Settings, run, flags)
+        run_program("program", Settings, connected(run), flags)
     assert ended.value.code == 2
     assert capsys.readouterr().err.startswith(problem)
 
@@ -83,7 +84,7 @@ def test_what_it_cannot_use_ends_it_with_1(
         raise ProgramError("the folder is missing; create it")
 
     with pytest.raises(SystemExit) as ended:
-        run_program("program", Settings, run, ["--kubeconfig", str(kubeconfig)])
+        run_program("program", Settings, connected(run), ["--kubeconfig", str(kubeconfig)])
     assert ended.value.code == 1
     assert capsys.readouterr().err == "program: the folder is missing; create it\n"
 
@@ -93,7 +94,7 @@ def test_a_thread_that_failed_ends_it_with_1(terminated: Termination, kubeconfig
         run_program(
             "program",
             Settings,
-            lambda *_: terminated.failed.set(),
+            connected(lambda *_: terminated.failed.set()),
             ["--kubeconfig", str(kubeconfig)],
         )
     assert ended.value.code == 1
@@ -146,17 +147,18 @@ def test_a_process_ends_with_the_status_of_its_program_whatever_its_threads_do(
 ) -> None:
     code = f"""
 import threading
+from carina_dra.process.cluster import connected
 from carina_dra.process.program import ProgramError, run_to_the_end
-from carina_dra.process.settings import ProcessSettings
+from carina_dra.process.settings import ClusterSettings
 
-class Settings(ProcessSettings):
+class Settings(ClusterSettings):
     DESCRIPTION = "A program."
 
 def run(*_):
     threading.Thread(target=threading.Event().wait).start()
     raise {raised}
 
-run_to_the_end("program", Settings, run, ["--kubeconfig", {str(kubeconfig)!r}])
+run_to_the_end("program", Settings, connected(run), ["--kubeconfig", {str(kubeconfig)!r}])
 """
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False

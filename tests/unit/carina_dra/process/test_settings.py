@@ -7,10 +7,10 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from carina_dra.process.settings import FILE_ONLY, ProcessSettings, SettingsError, load
+from carina_dra.process.settings import FILE_ONLY, ClusterSettings, SettingsError, load
 
 
-class Settings(ProcessSettings):
+class Settings(ClusterSettings):
     """A process with one required setting, one with a default, and one for the file alone."""
 
     DESCRIPTION = "A process."

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from carina_dra.nvidia.driver_location import PLACES, LocationChoice, choose, locations
+from carina_dra.nvidia.driver_search import DriverSearch
 from kubelet_plugin.cdi.claim_spec import InjectedDevice, claim_spec, driver_edits
-from kubelet_plugin.cdi.driver_location import PLACES, LocationChoice, choose, locations
 from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
-from kubelet_plugin.cdi.driver_search import DriverSearch
 from kubelet_plugin.cdi.spec import DeviceNode, render_spec
 from tests.samples.claims import claim
 from tests.samples.gpus import whole

@@ -2,12 +2,12 @@
 
 import pytest
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import GpuState, MigMode
-from kubelet_plugin.inventory.health import NvmlFailure
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,

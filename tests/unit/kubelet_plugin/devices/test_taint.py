@@ -2,6 +2,7 @@
 
 import pytest
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from carina_dra.resource import DeviceTaint, TaintEffect, limits
 from kubelet_plugin.devices.publish_settings import DEFAULT_EVICT
 from kubelet_plugin.devices.taint import (
@@ -24,7 +25,6 @@ from kubelet_plugin.inventory.health import (
     MemoryFailed,
     NeedsReboot,
     NeedsReset,
-    NvmlFailure,
 )
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.inventory.change import (
     DriverArrived,
     DriverGone,
@@ -19,7 +20,9 @@ from kubelet_plugin.inventory.change import (
     changes,
 )
 from kubelet_plugin.inventory.gpu import MigMode
-from kubelet_plugin.inventory.health import GpuLost, NvmlFailure
+from kubelet_plugin.inventory.health import (
+    GpuLost,
+)
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.devices.publish_settings import DEFAULT_EVICT
 from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.inventory.diagnosis import HealthMemory, diagnosed
@@ -19,7 +20,6 @@ from kubelet_plugin.inventory.health import (
     PROBLEMS,
     GpuProblems,
     GpuUnreadable,
-    NvmlFailure,
     in_order,
     is_unanswered,
     state,

@@ -2,8 +2,12 @@
 
 import pytest
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.inventory.hang import during_hang
-from kubelet_plugin.inventory.health import GpuUnreadable, NvmlFailure, NvmlHang
+from kubelet_plugin.inventory.health import (
+    GpuUnreadable,
+    NvmlHang,
+)
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,

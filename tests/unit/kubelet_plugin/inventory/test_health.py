@@ -3,7 +3,14 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from kubelet_plugin.inventory.health import HEALTHY, GpuLost, NvmlFailure, in_order, since, state
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from kubelet_plugin.inventory.health import (
+    HEALTHY,
+    GpuLost,
+    in_order,
+    since,
+    state,
+)
 from tests.samples.gpus import LOST, NOTICED, UNREADABLE
 
 

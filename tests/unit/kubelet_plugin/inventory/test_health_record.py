@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.inventory.damping import Damping, Failing, Recovered, Recovering, damped
 from kubelet_plugin.inventory.diagnosis import HealthMemory
 from kubelet_plugin.inventory.faults import Fault
@@ -18,7 +19,6 @@ from kubelet_plugin.inventory.health import (
     GpuLost,
     GpuProblem,
     GpuUnreadable,
-    NvmlFailure,
     NvmlHang,
     identity,
 )

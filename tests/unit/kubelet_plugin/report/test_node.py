@@ -5,6 +5,7 @@ import pytest
 from carina_dra.kube.api_resource import RESOURCE_SLICES
 from carina_dra.kube.errors import ApiError, ApiOperation, Forbidden, ServerError
 from carina_dra.kube.event import EventType
+from carina_dra.nvidia.nvml_failure import NvmlFailure
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.change import (
     DriverArrived,
@@ -20,7 +21,6 @@ from kubelet_plugin.inventory.change import (
     ProblemAppeared,
 )
 from kubelet_plugin.inventory.gpu import MigMode
-from kubelet_plugin.inventory.health import NvmlFailure
 from kubelet_plugin.inventory.inventory import UnknownGpu
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_drivers import (

@@ -11,9 +11,8 @@ from time import monotonic
 import pynvml
 import pytest
 
-from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.health import NvmlFailure
-from kubelet_plugin.nvml.library import (
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.nvml_library import (
     NvmlBusyError,
     NvmlCallError,
     NvmlLibrary,
@@ -21,6 +20,7 @@ from kubelet_plugin.nvml.library import (
     call,
     optional_call,
 )
+from kubelet_plugin.host import HostPaths
 
 LONG = 30.0
 SHORT = 0.05
@@ -66,12 +66,12 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 @pytest.fixture
 def library(driver: Driver, tmp_path: Path) -> NvmlLibrary:
-    return NvmlLibrary(HostPaths(tmp_path), patience=LONG)
+    return NvmlLibrary(HostPaths(tmp_path).gpu_addresses, patience=LONG)
 
 
 @pytest.fixture
 def impatient(driver: Driver, tmp_path: Path) -> NvmlLibrary:
-    return NvmlLibrary(HostPaths(tmp_path), patience=SHORT)
+    return NvmlLibrary(HostPaths(tmp_path).gpu_addresses, patience=SHORT)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_closing_waits_until_nobody_uses_it(
 def test_without_the_kernels_list_it_is_opened_again_whenever_nobody_uses_it(
     driver: Driver, tmp_path: Path, threads: ThreadPoolExecutor
 ) -> None:
-    library = NvmlLibrary(HostPaths(tmp_path / "nowhere"), patience=LONG)
+    library = NvmlLibrary(HostPaths(tmp_path / "nowhere").gpu_addresses, patience=LONG)
     assert leased(library) is not leased(library)
     with held(library, threads) as session:
         assert leased(library) is session
@@ -232,7 +232,7 @@ def test_a_hanging_call_leaves_others_the_session_as_it_is(
 def test_one_user_waits_in_vain_and_the_next_ones_do_not_wait(
     driver: Driver, tmp_path: Path, threads: ThreadPoolExecutor
 ) -> None:
-    library = NvmlLibrary(HostPaths(tmp_path), patience=1.0)
+    library = NvmlLibrary(HostPaths(tmp_path).gpu_addresses, patience=1.0)
     with held(library, threads) as session:
         driver.plug("0000:43:00.0")
         begun = monotonic()
@@ -247,7 +247,7 @@ def test_one_user_waits_in_vain_and_the_next_ones_do_not_wait(
 def test_after_one_hanging_call_has_returned_the_others_are_waited_for(
     driver: Driver, tmp_path: Path, threads: ThreadPoolExecutor
 ) -> None:
-    library = NvmlLibrary(HostPaths(tmp_path), patience=0.5)
+    library = NvmlLibrary(HostPaths(tmp_path).gpu_addresses, patience=0.5)
     with held(library, threads) as session, ExitStack() as second:
         second.enter_context(held(library, threads))
         driver.plug("0000:43:00.0")

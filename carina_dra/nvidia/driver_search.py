@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from kubelet_plugin.cdi.driver_location import DriverLocation, LocationChoice, choose
-from kubelet_plugin.rooted_path import RootedPath
+from carina_dra.nvidia.driver_location import DriverLocation, LocationChoice, choose
+from carina_dra.nvidia.rooted_path import RootedPath
 
 LIBRARY_FOLDERS: Final = (
     "/usr/lib64",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet_plugin.rooted_path import RootedPath, RootedPaths
+from carina_dra.nvidia.rooted_path import RootedPath, RootedPaths
 
 NAMES = ("a", "b", "c")
 targets = st.lists(st.sampled_from((*NAMES, "..", ".")), min_size=1, max_size=4).map("/".join)

@@ -18,9 +18,8 @@ from typing import Any, Final
 
 import pynvml
 
-from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.health import NvmlFailure
-from kubelet_plugin.rooted_path import RootedPath
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.rooted_path import RootedPath
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +123,7 @@ class NvmlLibrary:
 
     def __init__(
         self,
-        host: HostPaths,
+        gpu_addresses: Callable[[], frozenset[str] | None],
         candidates: Callable[[], Iterable[RootedPath]] = tuple,
         *,
         below: str = "",
@@ -133,10 +132,11 @@ class NvmlLibrary:
     ) -> None:
         """Loads the first of the candidates that exists; without one, the loader chooses.
 
+        `gpu_addresses` gives the kernel's list of GPUs, and None if it cannot be read.
         `candidates` is called whenever they are looked for; `below` names the roots that they are
         below, for messages. `patience` is in seconds. If it is `released`, it is never loaded.
         """
-        self._host = host
+        self._gpu_addresses = gpu_addresses
         self._candidates = candidates
         self._below = below
         self._patience = patience
@@ -202,7 +202,7 @@ class NvmlLibrary:
         self._finish_closing(user)
 
     def _enter(self, user: object) -> NvmlSession:
-        addresses = self._host.gpu_addresses()
+        addresses = self._gpu_addresses()
         with self._state:
             self._wait_until(lambda: not self._users or self._is_usable(addresses))
             if self._changing:
