@@ -14,7 +14,7 @@ from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
-from kubelet_plugin.nvml.usage import GpuUsage, read_usage
+from kubelet_plugin.nvml.usage import GpuUsage, UsageReader
 from kubelet_plugin.prepare.resource import MadeInstance, instance_identity
 from kubelet_plugin.report.gpu_metrics import GpuMetrics, partitions
 from kubelet_plugin.report.usage_cache import UsageCache
@@ -47,8 +47,7 @@ class Node:
         inventory = self.mig.inventory()
         self.live.gpus_seen(inventory)
         now = self.live.now
-        usage = read_usage(
-            library,
+        usage = UsageReader(library).read(
             [known.gpu for known in inventory.gpus],
             [part.uuid for part in partitions(now)],
         )
