@@ -242,6 +242,8 @@ class ClaimStatusWriter:
         found = self._read(claim)
         if found is None:
             return wanted, False
+        if (pod := _only_pod(found)) is not None:
+            self._claims.made_for(claim.uid, pod)
         present = read_statuses(found.status.devices, self._driver)
         allocated = _allocated(found, self._driver)
         said = completed((status for status in wanted if status.key in allocated), present)
@@ -292,6 +294,20 @@ class ClaimStatusWriter:
             return False
         self._reporter.status_written()
         return True
+
+
+def _only_pod(claim: ResourceClaim) -> str | None:
+    """Returns the name of the pod that alone can use the claim, since the claim was made for it.
+
+    Such a claim is owned by its pod, and reserved for it: one of a template (KEP-3063), and one for
+    extended resources (KEP-5004). Other claims may get further pods at any time.
+    """
+    owners = {owner.uid for owner in claim.metadata.owner_references if owner.kind == "Pod"}
+    match claim.status.reserved_for:
+        case [ConsumerReference(api_group="", resource="pods") as pod] if pod.uid in owners:
+            return pod.name
+        case _:
+            return None
 
 
 def _allocated(claim: ResourceClaim, driver: str) -> frozenset[tuple[str, str, str | None]]:

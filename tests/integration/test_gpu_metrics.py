@@ -104,10 +104,17 @@ def test_a_gpu_names_the_only_claim_that_holds_it(node: Node) -> None:
         ]
     )
 
+    node.live.made_for("train", "worker-0")
+
     lines = node.scrape()
 
     metric = "carina_gpu_memory_used_bytes"
-    named = 'dra_claim_namespace="default"', 'dra_claim_name="train"'
+    named = (
+        'pod="worker-0"',
+        'container=""',
+        'dra_claim_namespace="default"',
+        'dra_claim_name="train"',
+    )
     assert len(of(lines, metric, 'gpu="0"', 'namespace="default"', *named)) == 1
     assert len(of(lines, metric, 'gpu="1"', 'dra_claim_name=""')) == 1
     shares = of(lines, "carina_device_claim_info", 'dra_device_name="gpu-1-share"')

@@ -345,6 +345,20 @@ def test_everything_is_written_once_the_api_server_is_back(world: World) -> None
     assert len(world.reports.told) == 3
 
 
+def test_the_pod_of_a_claim_is_known_if_the_claim_was_made_for_it(world: World) -> None:
+    templated, shared, named = claim(), claim(uid="u-2", name="b"), claim(uid="u-3", name="c")
+    world.api.add(templated, named)
+    world.api.add(shared, pods=2)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod-0", "uid": "0", "controller": True}
+    for name in ("train", "b"):
+        world.api.claims[name]["metadata"]["ownerReferences"] = [owner]
+    world.have(templated, shared, named)
+    world.run(60)
+    assert world.live.now.pods == {templated.uid: "pod-0"}
+    world.live.recorded([shared])
+    assert world.live.now.pods == {}
+
+
 def test_claims_that_fail_keep_no_other_waiting(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
