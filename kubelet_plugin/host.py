@@ -158,6 +158,28 @@ class HostPaths:
             ),
         )
 
+    def mig_instances(self, minor: int) -> Mapping[str, tuple[int, int]] | None:
+        """Returns the MIG instances of a GPU by name ("gi7", "gi7/ci0"); None if unreadable.
+
+        The value is another one after an instance was destroyed and made again: the file of its
+        capability is then another one, to which procfs gives the time when it is first seen
+        (`proc_get_inode`, fs/proc/inode.c). It may also change while the instance stays.
+        """
+        capabilities = self.path("/proc/driver/nvidia/capabilities")
+        folder = capabilities / f"gpu{minor}/mig"
+        try:
+            return {
+                str(file.parent.relative_to(folder)): (status.st_ino, status.st_mtime_ns)
+                for instance in folder.iterdir()
+                for file in (instance / "access", *instance.glob("ci*/access"))
+                for status in (file.stat(),)
+            }
+        except FileNotFoundError:
+            # Without an instance, there may be no folder. Or an instance has gone meanwhile.
+            return {} if capabilities.exists() and not folder.exists() else None
+        except OSError:
+            return None
+
     def drm_devices(self, pci_bus_id: str) -> Mapping[str, tuple[int, int]]:
         """Returns major and minor numbers of a GPU's DRM devices by name ("card1", "renderD128").
 

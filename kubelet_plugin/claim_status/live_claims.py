@@ -26,6 +26,8 @@ class ClaimsNow:
     """The recorded claims by UID."""
     readiness: Mapping[str, Readiness] = field(default_factory=dict)
     """By UID; without those that are being prepared, or not checked yet since the start."""
+    pods: Mapping[str, str] = field(default_factory=dict)
+    """The pod that a claim was made for, by the claim's UID; without claims that pods share."""
     gpus: GpusNow = field(default_factory=GpusNow)
     stopped: bool = False
     """Whether the plugin stops; nothing changes any more."""
@@ -48,7 +50,14 @@ class LiveClaims:
         by_uid = {claim.uid: claim for claim in claims}
         with self._changed:
             left = {uid: how for uid, how in self._now.readiness.items() if uid in by_uid}
-            self._set(replace(self._now, claims=by_uid, readiness=left))
+            pods = {uid: pod for uid, pod in self._now.pods.items() if uid in by_uid}
+            self._set(replace(self._now, claims=by_uid, readiness=left, pods=pods))
+
+    def made_for(self, uid: str, pod: str) -> None:
+        """Sets the name of the pod that a recorded claim was made for."""
+        with self._changed:
+            if uid in self._now.claims and self._now.pods.get(uid) != pod:
+                self._set(replace(self._now, pods={**self._now.pods, uid: pod}))
 
     def set_up(self, claim: NodeClaim, made: Mapping[Identity, Made]) -> None:
         """Sets that a claim has what it needs, and what was made for it."""

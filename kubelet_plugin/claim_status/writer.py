@@ -4,8 +4,8 @@ One thread writes, at a bounded rate, after a claim was prepared: no call of the
 it or fails with it. A claim has one status, however many pods share it. It is read before it is
 written: what it says already is not written again, such as after a restart of the plugin. Entries
 are written by server-side apply with the driver as field manager, so that those of other drivers
-stay, and they are taken back when the claim is unprepared. While the API server does not answer,
-everything is tried again later.
+stay, and they are taken back when the claim is unprepared. What failed is tried again later, less
+often while everything fails; a claim that has not failed waits for none that has.
 """
 
 import logging
@@ -149,6 +149,8 @@ class ClaimStatusWriter:
         self._pause = pause
         self._backoff = backoff or Backoff(initial=1.0, cap=60.0)
         self._told: dict[str, _Told] = {}
+        self._retry_at = 0.0
+        """When a claim that failed may be tried again; no other claim waits for it."""
 
     def start(self) -> None:
         """Starts the thread, which ends when the claims are stopped."""
@@ -170,20 +172,27 @@ class ClaimStatusWriter:
         Returns the seconds after which more may be due, if nothing changes.
         """
         soonest = _REFUSED
-        for claim, wanted in self._wanted(seen):
-            told = self._told.get(claim.uid)
-            if told is not None and told.says(wanted):
+        left = [
+            (self._told.get(claim.uid) or _Told(claim, None, 0.0), wanted)
+            for claim, wanted in self._wanted(seen)
+        ]
+        for told, wanted in sorted(left, key=lambda entry: entry[0].next_at):
+            if told.says(wanted):
                 continue
-            wait = 0.0 if told is None else told.next_at - self._clock()
-            if wait > 0:
+            if (wait := self._wait(told)) > 0:
                 soonest = min(soonest, wait)
                 continue
-            self._write(claim, wanted, told or _Told(claim, None, 0.0))
+            self._write(told.claim, wanted, told)
             if self._claims.now.version != seen.version:
                 return 0.0
-            if (left := self._told.get(claim.uid)) is not None and left.again:
-                soonest = min(soonest, max(0.0, left.next_at - self._clock()))
+            if (now := self._told.get(told.claim.uid)) is not None and now.again:
+                soonest = min(soonest, max(0.0, self._wait(now)))
         return soonest
+
+    def _wait(self, told: _Told) -> float:
+        """Returns the seconds until a claim is due. One that failed waits for the API server."""
+        due = max(told.next_at, self._retry_at) if told.again else told.next_at
+        return due - self._clock()
 
     def _wanted(self, seen: ClaimsNow) -> Iterator[tuple[ClaimReference, tuple[DeviceStatus, ...]]]:
         """Returns what is to be said of each claim; nothing of one that is recorded no longer."""
@@ -205,9 +214,11 @@ class ClaimStatusWriter:
         except ApiError as error:
             self._reporter.status_not_written(claim, error)
             self._told[claim.uid] = replace(told, next_at=at + _AGAIN, again=True)
-            self._pause(self._backoff.next())
+            self._retry_at = at + self._backoff.next()
+            self._pause(_PACE)
             return
         self._backoff.reset()
+        self._retry_at = at
         if refused:
             self._told[claim.uid] = _Told(claim, said, at + _REFUSED, again=True, recent=recent)
         elif said:
@@ -231,6 +242,8 @@ class ClaimStatusWriter:
         found = self._read(claim)
         if found is None:
             return wanted, False
+        if (pod := _only_pod(found)) is not None:
+            self._claims.made_for(claim.uid, pod)
         present = read_statuses(found.status.devices, self._driver)
         allocated = _allocated(found, self._driver)
         said = completed((status for status in wanted if status.key in allocated), present)
@@ -281,6 +294,20 @@ class ClaimStatusWriter:
             return False
         self._reporter.status_written()
         return True
+
+
+def _only_pod(claim: ResourceClaim) -> str | None:
+    """Returns the name of the pod that alone can use the claim, since the claim was made for it.
+
+    Such a claim is owned by its pod, and reserved for it: one of a template (KEP-3063), and one for
+    extended resources (KEP-5004). Other claims may get further pods at any time.
+    """
+    owners = {owner.uid for owner in claim.metadata.owner_references if owner.kind == "Pod"}
+    match claim.status.reserved_for:
+        case [ConsumerReference(api_group="", resource="pods") as pod] if pod.uid in owners:
+            return pod.name
+        case _:
+            return None
 
 
 def _allocated(claim: ResourceClaim, driver: str) -> frozenset[tuple[str, str, str | None]]:

@@ -75,11 +75,11 @@ def read_instances(handle: object, layout: MigLayout) -> tuple[GpuInstance, ...]
     Raises:
         NvmlCallError: the GPU does not respond.
     """
-    uuids = _Uuids(handle)
+    gpu = _OfGpu(handle)
     found = (
         instance
         for profile in layout.profiles
-        for instance in _read_instances(handle, profile.id, uuids)
+        for instance in _read_instances(handle, profile.id, gpu)
     )
     return tuple(sorted(found, key=lambda instance: instance.id))
 
@@ -95,7 +95,7 @@ def find_instance(handle: object, site: MigSite) -> GpuInstance | None:
     for instance in _list_instances(handle, site.profile_id):
         info = call(pynvml.nvmlGpuInstanceGetInfo, instance)
         if _placement(info) == site.placement:
-            return _read_instance(instance, site.profile_id, _Uuids(handle))
+            return _read_instance(instance, site.profile_id, _OfGpu(handle))
     return None
 
 
@@ -149,8 +149,8 @@ def destroy_instance(handle: object, site: MigSite) -> None:
             call(pynvml.nvmlGpuInstanceDestroy, instance)
 
 
-class _Uuids:
-    """The UUIDs of a GPU's MIG devices.
+class _OfGpu:
+    """What is read once for all MIG instances of a GPU: within a call of this module.
 
     The info of a compute instance has a handle. Drivers give that of its MIG device, as NVIDIA's
     DRA driver up to 0.4 expects, or that of the GPU, as nvml.h says. With the latter, all MIG
@@ -160,16 +160,23 @@ class _Uuids:
     def __init__(self, gpu: object) -> None:
         self._gpu = gpu
         self._listed: Mapping[tuple[int, int], str] | None = None
+        self._profiles: dict[int, tuple[Any, ...]] = {}
 
-    def of(self, instance_id: int, compute_info: Any) -> str | None:
+    def compute_profiles(self, instance: Any, profile_id: int) -> tuple[Any, ...]:
+        """Returns the compute instance profiles of GPU instances of this profile."""
+        if profile_id not in self._profiles:
+            self._profiles[profile_id] = tuple(_compute_profiles(instance))
+        return self._profiles[profile_id]
+
+    def uuid(self, instance_id: int, compute_info: Any) -> str | None:
         """Returns the UUID of a compute instance's MIG device; None if it is gone."""
-        try:
-            uuid = str(call(pynvml.nvmlDeviceGetUUID, compute_info.device))
-        except NvmlCallError:
-            uuid = ""  # a handle that is neither; what is wrong with the GPU, the list says
-        if uuid.startswith(_MIG_DEVICE):
-            return uuid
         if self._listed is None:
+            try:
+                uuid = str(call(pynvml.nvmlDeviceGetUUID, compute_info.device))
+            except NvmlCallError:
+                uuid = ""  # a handle that is neither; what is wrong with the GPU, the list says
+            if uuid.startswith(_MIG_DEVICE):
+                return uuid
             self._listed = _mig_devices(self._gpu)
         return self._listed.get((instance_id, compute_info.id))
 
@@ -191,7 +198,7 @@ def _mig_devices(handle: object) -> dict[tuple[int, int], str]:
     return devices
 
 
-def _read_instances(handle: object, profile_id: int, uuids: _Uuids) -> Iterator[GpuInstance]:
+def _read_instances(handle: object, profile_id: int, gpu: _OfGpu) -> Iterator[GpuInstance]:
     try:
         instances = _list_instances(handle, profile_id)
     except NvmlCallError as error:
@@ -200,7 +207,7 @@ def _read_instances(handle: object, profile_id: int, uuids: _Uuids) -> Iterator[
         return
     for instance in instances:
         try:
-            yield _read_instance(instance, profile_id, uuids)
+            yield _read_instance(instance, profile_id, gpu)
         except NvmlCallError as error:
             if error.failure.code not in _GONE:
                 raise
@@ -217,13 +224,13 @@ def _placement(info: Any) -> MigPlacement:
     return MigPlacement(info.placement.start, info.placement.size)
 
 
-def _read_instance(instance: Any, profile_id: int, uuids: _Uuids) -> GpuInstance:
+def _read_instance(instance: Any, profile_id: int, gpu: _OfGpu) -> GpuInstance:
     info = call(pynvml.nvmlGpuInstanceGetInfo, instance)
     computes = []
-    for compute_profile in _compute_profiles(instance):
+    for compute_profile in gpu.compute_profiles(instance, profile_id):
         for compute in _compute_instances(instance, compute_profile):
             found = call(pynvml.nvmlComputeInstanceGetInfo_v2, compute)
-            uuid = uuids.of(info.id, found)
+            uuid = gpu.uuid(info.id, found)
             if uuid is not None:
                 computes.append(ComputeInstance(found.id, compute_profile.sliceCount, uuid))
     return GpuInstance(

@@ -55,6 +55,7 @@ from kubelet_plugin.inventory.mig import (
 from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.inventory.signals import Fabric, Signals
 from kubelet_plugin.nvml.attributes import Attributes
+from kubelet_plugin.nvml.instance_cache import InstanceCache
 from kubelet_plugin.nvml.links import read_fabric, read_links
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.mig_instance import FINDING, read_instances
@@ -122,6 +123,7 @@ class NvmlReader:
         self._layouts: dict[str, MigLayout] = {}
         """Layouts by UUID, as read in the session."""
         self._attributes = Attributes(clock)
+        self._instances = InstanceCache(clock)
 
     def read(self, previous: Inventory | None = None) -> Inventory:
         """Reads the node's GPUs once.
@@ -149,6 +151,7 @@ class NvmlReader:
             if session is not self._session:
                 self._session, self._layouts = session, {}
             self._attributes.begin(session)
+            self._instances.begin(session)
             try:
                 return self._observe(known)
             except NvmlCallError:
@@ -179,6 +182,7 @@ class NvmlReader:
         for uuid, observed in known.items():
             if unanswered(observed.state.problems):
                 self._attributes.forget(uuid)
+                self._instances.forget(uuid)
         driver = self._read_driver()
         reads, failed = self._enumerate(driver)
         unidentified = [gpu for uuid, gpu in failed if uuid is None]
@@ -261,7 +265,7 @@ class NvmlReader:
             mig=self._read_mig_support(handle, uuid, architecture, modes),
             memory_reserved_bytes=reserved or 0,
         )
-        instances = _read_instances(handle, gpu.mig, modes)
+        instances = self._read_instances(handle, gpu, modes)
         virtualization = constant(pynvml.nvmlDeviceGetVirtualizationMode)
         if virtualization == pynvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU:
             gpu = replace(gpu, mig=as_it_is(gpu.mig, instances))
@@ -301,6 +305,18 @@ class NvmlReader:
             cuda_version=(cuda // 1000, cuda % 1000 // 10) if cuda is not None else None,
         )
 
+    def _read_instances(
+        self, handle: object, gpu: Gpu, modes: tuple[int, int] | None
+    ) -> tuple[GpuInstance, ...]:
+        match gpu.mig:
+            case MigSupported(layout) if _is_on(modes):
+                shown = self._host.mig_instances(gpu.minor)
+                read = partial(read_instances, handle, layout)
+                return self._instances.instances(gpu.uuid, shown, read)
+            case MigSupported() | MigUnsupported():
+                self._instances.forget(gpu.uuid)
+                return ()
+
     def _read_mig_support(
         self,
         handle: object,
@@ -339,16 +355,6 @@ def _still_held(held: HeldMode | None, mode: MigMode) -> HeldMode | None:
     """Returns the refused switch, unless an administrator has made it."""
     before = {Switch.ON: MigMode.OFF, Switch.OFF: MigMode.ON_FOR_CLAIMS}
     return held if held is not None and mode is before[held.switch] else None
-
-
-def _read_instances(
-    handle: object, mig: MigSupport, modes: tuple[int, int] | None
-) -> tuple[GpuInstance, ...]:
-    match mig:
-        case MigSupported(layout) if _is_on(modes):
-            return read_instances(handle, layout)
-        case MigSupported() | MigUnsupported():
-            return ()
 
 
 def _is_on(modes: tuple[int, int] | None) -> bool:

@@ -1,12 +1,12 @@
 """How much GPUs and MIG instances are used, as NVML says now: memory, and time with work.
 
-It costs two calls a GPU and a partition besides finding them, so it is read for those who look at
-metrics, and not at each look.
+It costs three calls a GPU and a call a partition, so it is read for those who look at metrics, and
+not at each look.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 import pynvml
 
@@ -15,6 +15,7 @@ from carina_dra.nvidia.nvml_library import (
     NvmlCallError,
     NvmlLibrary,
     NvmlReleasedError,
+    NvmlSession,
     call,
     optional_call,
 )
@@ -33,44 +34,63 @@ class GpuUsage:
     """Bytes that the driver keeps for itself."""
     utilization: float | None
     """Part of the last sample period, up to a second, with a kernel on the GPU: 0 to 1. Drivers
-    do not say it of MIG instances, nor of a GPU that is divided into them."""
+    do not say it of MIG instances, which are not asked, nor of a GPU that is divided into them."""
 
 
-def read_usage(
-    library: NvmlLibrary, gpus: Collection[Gpu], partitions: Collection[str]
-) -> Mapping[str, GpuUsage]:
-    """Returns the use of these GPUs, and of the MIG devices with these UUIDs, by UUID.
+class UsageReader:
+    """Reads the use of GPUs again and again. Called by a thread at a time."""
 
-    Those that do not answer are left out. Blocks as long as the driver does.
-    """
-    by_address = pynvml.nvmlDeviceGetHandleByPciBusId
-    finders = [
-        *((gpu.uuid, partial(call, by_address, gpu.pci_bus_id)) for gpu in gpus),
-        *((uuid, partial(call, pynvml.nvmlDeviceGetHandleByUUID, uuid)) for uuid in partitions),
-    ]
-    try:
-        with library.lease():
-            return dict(_read(finders))
-    except (NvmlCallError, NvmlBusyError, NvmlReleasedError):
-        return {}
+    def __init__(self, library: NvmlLibrary) -> None:
+        self._library = library
+        self._session: NvmlSession | None = None
+        self._handles: dict[str, object] = {}
+        """Of MIG devices, by UUID: to find a device costs a call, and more for a busy driver."""
 
+    def read(self, gpus: Collection[Gpu], partitions: Collection[str]) -> Mapping[str, GpuUsage]:
+        """Returns the use of these GPUs, and of the MIG devices with these UUIDs, by UUID.
 
-def _read(finders: Collection[tuple[str, Callable[[], object]]]) -> Iterator[tuple[str, GpuUsage]]:
-    for uuid, find in finders:
+        Those that do not answer are left out. Blocks as long as the driver does.
+        """
         try:
-            yield uuid, _usage(find())
-        except NvmlCallError:
-            continue  # the poller says what is wrong with it
+            with self._library.lease() as session:
+                if session is not self._session:
+                    self._session, self._handles = session, {}
+                self._handles = {
+                    uuid: handle for uuid, handle in self._handles.items() if uuid in partitions
+                }
+                return dict(self._read(gpus, partitions))
+        except (NvmlCallError, NvmlBusyError, NvmlReleasedError):
+            return {}
+
+    def _read(
+        self, gpus: Collection[Gpu], partitions: Collection[str]
+    ) -> Iterator[tuple[str, GpuUsage]]:
+        for gpu in gpus:
+            with suppress(NvmlCallError):  # the poller says what is wrong with it
+                yield gpu.uuid, _of_gpu(gpu)
+        for uuid in partitions:
+            try:
+                yield uuid, self._of_partition(uuid)
+            except NvmlCallError:
+                self._handles.pop(uuid, None)
+
+    def _of_partition(self, uuid: str) -> GpuUsage:
+        if uuid not in self._handles:
+            self._handles[uuid] = call(pynvml.nvmlDeviceGetHandleByUUID, uuid)
+        return _usage(self._handles[uuid], utilization=None)
 
 
-def _usage(handle: object) -> GpuUsage:
+def _of_gpu(gpu: Gpu) -> GpuUsage:
+    handle = call(pynvml.nvmlDeviceGetHandleByPciBusId, gpu.pci_bus_id)
+    rates = optional_call(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    return _usage(handle, utilization=None if rates is None else float(rates.gpu) / 100)
+
+
+def _usage(handle: object, *, utilization: float | None) -> GpuUsage:
     memory = optional_call(_memory_v2, handle)
     reserved = None if memory is None else memory.reserved
     memory = memory or call(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    rates = optional_call(pynvml.nvmlDeviceGetUtilizationRates, handle)
-    return GpuUsage(
-        memory.total, memory.used, reserved, None if rates is None else float(rates.gpu) / 100
-    )
+    return GpuUsage(memory.total, memory.used, reserved, utilization)
 
 
 def _memory_v2(handle: object) -> object:

@@ -8,11 +8,13 @@ Carina had recorded one; it is left, too.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from carina_dra.nvidia.nvml_library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.claims.drift import MigInstanceDrift
 from kubelet_plugin.claims.resource_failure import MigInstanceDivided, MigInstanceVanished
+from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.mig import ComputeInstance, GpuInstance
 from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.nvml.mig_instance import (
@@ -36,12 +38,20 @@ from kubelet_plugin.prepare.resource import (
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    made: MadeInstance
+    shown: Mapping[str, object]
+    """What procfs showed of its GPU instance then."""
+
+
 class MigInstances:
     """The MIG instances that Carina makes on this node's GPUs."""
 
     def __init__(
         self,
         library: NvmlLibrary,
+        host: HostPaths,
         intents: MigIntentFiles,
         *,
         of_nvidia: Callable[[], Collection[str]],
@@ -52,9 +62,12 @@ class MigInstances:
         `notes` learns of what is made.
         """
         self._library = library
+        self._host = host
         self._intents = intents
         self._of_nvidia = of_nvidia
         self._notes = notes or DriftNotes()
+        self._known: dict[tuple[str, str], _Known] = {}
+        """What was found last, by UUID of the GPU and name of the device."""
 
     def observe(self) -> Collection[Identity]:
         """Returns the identities of the recorded instances, whether they exist already or still.
@@ -71,9 +84,23 @@ class MigInstances:
     def make(self, instance: MigInstance) -> MadeInstance:
         """Makes the instance, or completes it, unless it is there. MIG mode is on.
 
+        As long as procfs shows the instance that was found last, NVML is not called.
+
         Raises:
             ResourceError: it cannot be made or recorded, or an administrator has divided it.
         """
+        device, gpu = instance.device, instance.device.gpu
+        shown = self._host.mig_instances(gpu.minor) or {}
+        known = self._known.get((gpu.uuid, device.name))
+        if known is not None and known.shown == _shown(shown, known.made.gpu_instance):
+            return known.made
+        made = self._make(instance)
+        if f"gi{made.gpu_instance}/ci{made.compute_instance}" in shown:
+            found = _Known(made, _shown(shown, made.gpu_instance))
+            self._known[gpu.uuid, device.name] = found
+        return made
+
+    def _make(self, instance: MigInstance) -> MadeInstance:
         device, gpu, site = instance.device, instance.device.gpu, instance.device.site
         task = f"MIG instance {device.name} cannot be made on {gpu.uuid}"
         with mig_calls(self._library, task):
@@ -136,6 +163,12 @@ class MigInstances:
         with mig_calls(self._library, f"MIG instance {device} on {uuid} cannot be destroyed"):
             handle = handle_of(uuid, intents.pci_bus_id)
             destroy_instance(handle, intents.instances[device])
+
+
+def _shown(instances: Mapping[str, object], gpu_instance: int) -> Mapping[str, object]:
+    """Returns what procfs shows of a GPU instance and its compute instances."""
+    own = f"gi{gpu_instance}"
+    return {name: file for name, file in instances.items() if name.partition("/")[0] == own}
 
 
 def _made(instance: GpuInstance, compute: ComputeInstance) -> MadeInstance:

@@ -13,6 +13,7 @@ from typing import Final
 from carina_dra.nvidia.nvml_library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.claims.drift import MigModeDrift
 from kubelet_plugin.claims.resource_failure import MigModeInUse
+from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.inventory.held_mode import Switch
 from kubelet_plugin.inventory.mig_intent import MigIntents
@@ -47,6 +48,7 @@ class MigModes:
     def __init__(
         self,
         library: NvmlLibrary,
+        host: HostPaths,
         intents: MigIntentFiles,
         held: HeldModes,
         *,
@@ -57,6 +59,7 @@ class MigModes:
         `notes` learns of each mode that is switched on.
         """
         self._library = library
+        self._host = host
         self._intents = intents
         self._held = held
         self._notes = notes or DriftNotes()
@@ -102,11 +105,14 @@ class MigModes:
                 self._intents.store(uuid, replace(intents, mode=False))
 
     def switch_on(self, gpu: Gpu) -> None:
-        """Switches MIG mode on, unless it is on.
+        """Switches MIG mode on, unless it is on. It is while procfs shows MIG instances.
 
         Raises:
             ResourceError: the mode cannot be switched, such as while a process uses the GPU.
         """
+        if self._host.mig_instances(gpu.minor):
+            self._held.switched(gpu.uuid)
+            return
         with mig_calls(self._library, f"MIG mode of {gpu.uuid} cannot be switched on"):
             handle = handle_of(gpu.uuid, gpu.pci_bus_id)
             if is_mig_mode_on(handle):

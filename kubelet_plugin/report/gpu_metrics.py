@@ -1,11 +1,11 @@
 """Metrics of each GPU and partition, with the labels of dcgm-exporter, so that both can be joined.
 
 There is a series for each GPU and each partition that exists, and one for each device of a prepared
-claim. Of pods and containers the plugin knows nothing without asking the API server; their labels
-are empty, as they are at dcgm-exporter where it does not know them.
+claim. The pod is named if the claim was made for it. Of containers the plugin knows nothing; their
+label is empty, as it is at dcgm-exporter where that does not know them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -185,17 +185,18 @@ def _series(now: ClaimsNow) -> Iterator[tuple[str, tuple[str, ...]]]:
     for known in known_gpus(now.gpus.inventory):
         name = f"gpu-{known.gpu.minor}"
         claims = [*holders.get(name, ()), *holders.get(f"{name}-share", ())]
-        yield known.gpu.uuid, (*_labels(known.gpu), "", "", *_holder(claims))
+        yield known.gpu.uuid, (*_labels(known.gpu), "", "", *_holder(now, claims))
     for part in partitions(now):
         of_part = (*_labels(part.gpu), part.profile, part.instance)
-        yield part.uuid, (*of_part, *_holder(holders.get(part.device, ())))
+        yield part.uuid, (*of_part, *_holder(now, holders.get(part.device, ())))
 
 
-def _holder(claims: "list[NodeClaim] | tuple[()]") -> tuple[str, ...]:
+def _holder(now: ClaimsNow, claims: Sequence[NodeClaim]) -> tuple[str, ...]:
     """Returns the labels of the only claim that holds a device; empty if there are several."""
     match claims:
         case [claim]:
-            return claim.namespace, "", "", claim.namespace, claim.name
+            pod = now.pods.get(claim.uid, "")
+            return claim.namespace, pod, "", claim.namespace, claim.name
         case _:
             return _NOBODY
 

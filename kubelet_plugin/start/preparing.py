@@ -96,12 +96,12 @@ def claim_lifecycle(
         driver=chosen.driver_name,
         boot_id=host.boot_id(),
     )
-    mig_modes = MigModes(nvml, mig_intents, held_modes, notes=notes)
+    mig_modes = MigModes(nvml, host, mig_intents, held_modes, notes=notes)
     preparer = Preparer(
         NodePorts(
             mig_modes=mig_modes,
             mig_instances=MigInstances(
-                nvml, mig_intents, of_nvidia=nvidia_claims.devices, notes=notes
+                nvml, host, mig_intents, of_nvidia=nvidia_claims.devices, notes=notes
             ),
             time_slices=TimeSlices(nvml, ComputePolicy(search), mig_intents, clock=time.monotonic),
             metadata_files=MetadataFiles(

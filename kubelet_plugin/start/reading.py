@@ -21,7 +21,7 @@ from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.node.watch import NodeWatch
 from kubelet_plugin.nvml.event_watch import EventWatch
 from kubelet_plugin.nvml.reader import NvmlReader
-from kubelet_plugin.nvml.usage import GpuUsage, read_usage
+from kubelet_plugin.nvml.usage import GpuUsage, UsageReader
 from kubelet_plugin.report.gpu_metrics import GpuMetrics, partitions
 from kubelet_plugin.report.node import NodeReport
 from kubelet_plugin.report.usage_cache import UsageCache
@@ -104,10 +104,12 @@ def _record(file: GpusFile, inventory: DriverReady) -> None:
 
 
 def gpu_metrics(nvml: NvmlLibrary, live_claims: LiveClaims) -> GpuMetrics:
+    reader = UsageReader(nvml)
+
     def read() -> Mapping[str, GpuUsage]:
         now = live_claims.now
         gpus = [known.gpu for known in known_gpus(now.gpus.inventory)]
         uuids = [partition.uuid for partition in partitions(now)]
-        return read_usage(nvml, gpus, uuids)
+        return reader.read(gpus, uuids)
 
     return GpuMetrics(lambda: live_claims.now, UsageCache(read, clock=time.monotonic).latest)

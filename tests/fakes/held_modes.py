@@ -40,7 +40,7 @@ class HeldNode:
         self._reader = NvmlReader(
             host, library, intents=self._files.last_read, held_mode=self._held.of
         )
-        self._modes = MigModes(library, self._files, self._held)
+        self._modes = MigModes(library, host, self._files, self._held)
         self._retry = HeldModeRetry(
             self._held,
             record=_record(node),

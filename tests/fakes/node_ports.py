@@ -37,11 +37,12 @@ def node_ports(
 
     `metadata` is the folder of device metadata, by default one beside `intents`.
     """
-    library = NvmlLibrary(HostPaths(root).gpu_addresses)
+    host = HostPaths(root)
+    library = NvmlLibrary(host.gpu_addresses)
     files = MigIntentFiles(intents, boot_id)
     return NodePorts(
-        mig_modes=MigModes(library, files, HeldModes(clock=monotonic), notes=notes),
-        mig_instances=MigInstances(library, files, of_nvidia=of_nvidia, notes=notes),
+        mig_modes=MigModes(library, host, files, HeldModes(clock=monotonic), notes=notes),
+        mig_instances=MigInstances(library, host, files, of_nvidia=of_nvidia, notes=notes),
         time_slices=TimeSlices(library, ComputePolicy(installed_at(root)), files, clock=monotonic),
         metadata_files=MetadataFiles(
             PublishSettings(DRIVER),

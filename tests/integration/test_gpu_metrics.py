@@ -14,7 +14,7 @@ from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml.usage import GpuUsage, read_usage
+from kubelet_plugin.nvml.usage import GpuUsage, UsageReader
 from kubelet_plugin.prepare.resource import MadeInstance, instance_identity
 from kubelet_plugin.report.gpu_metrics import GpuMetrics, partitions
 from kubelet_plugin.report.usage_cache import UsageCache
@@ -47,8 +47,7 @@ class Node:
         inventory = self.mig.inventory()
         self.live.gpus_seen(inventory)
         now = self.live.now
-        usage = read_usage(
-            library,
+        usage = UsageReader(library).read(
             [known.gpu for known in inventory.gpus],
             [part.uuid for part in partitions(now)],
         )
@@ -105,10 +104,17 @@ def test_a_gpu_names_the_only_claim_that_holds_it(node: Node) -> None:
         ]
     )
 
+    node.live.made_for("train", "worker-0")
+
     lines = node.scrape()
 
     metric = "carina_gpu_memory_used_bytes"
-    named = 'dra_claim_namespace="default"', 'dra_claim_name="train"'
+    named = (
+        'pod="worker-0"',
+        'container=""',
+        'dra_claim_namespace="default"',
+        'dra_claim_name="train"',
+    )
     assert len(of(lines, metric, 'gpu="0"', 'namespace="default"', *named)) == 1
     assert len(of(lines, metric, 'gpu="1"', 'dra_claim_name=""')) == 1
     shares = of(lines, "carina_device_claim_info", 'dra_device_name="gpu-1-share"')

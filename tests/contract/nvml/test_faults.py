@@ -24,15 +24,11 @@ from kubelet_plugin.inventory.inventory import (
     DriverUnusable,
     Inventory,
     UnknownGpu,
-    known_gpus,
 )
 from kubelet_plugin.inventory.mig import MigUnsupported
 from kubelet_plugin.nvml.reader import NvmlReader
-from kubelet_plugin.nvml.usage import read_usage
-from kubelet_plugin.report.usage_cache import FRESH
 from simulation.nvml import SimulatedNode, installed
 from tests.contract.nvml.conftest import NodeMaker, reader_below
-from tests.fakes.nvml_calls import nvml_calls
 from tests.samples.driver import nvml_libraries
 from tests.samples.gpus import NOTICED
 
@@ -333,28 +329,6 @@ def test_a_driver_that_does_not_answer_keeps_its_gpus_with_a_problem(
     assert list(problems(second)) == list(range(8))
     node.heal()
     assert reader.read(second) == first
-
-
-def test_at_rest_a_look_asks_for_little(node: SimulatedNode) -> None:
-    """Looks are 5 s apart: 20 calls a second are 100 a look."""
-    now, host = [0.0], HostPaths(node.root)
-    with nvml_calls(node.directory) as calls:
-        library = NvmlLibrary(host.gpu_addresses)
-        reader = NvmlReader(host, library, clock=lambda: now[0])
-        inventory = reader.read()
-        for at in range(5, 1200, 5):
-            now[0] = at
-            inventory = reader.read(inventory)
-        calls.symbols.clear()
-        for at in range(1200, 1800, 5):
-            now[0] = at
-            inventory = reader.read(inventory)
-            if at % FRESH == 0:  # somebody scrapes the metrics
-                gpus = [seen.gpu for seen in known_gpus(inventory)]
-                assert len(read_usage(library, gpus, ())) == len(gpus)
-    a_second = len(calls.symbols) / 600
-    print(f"calls a second at rest: {a_second:.1f}, and one for events")
-    assert 0 < a_second < 19
 
 
 def test_a_link_that_comes_up_late_is_seen(make_node: NodeMaker) -> None:

@@ -8,9 +8,12 @@ import pytest
 
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
+from simulation.nvml import uninstall
 from simulation.nvml.state import GpuState
 from tests.fakes.claims import PATIENT
 from tests.fakes.mig_node import MigNode
+from tests.fakes.nvml_calls import nvml_calls
+from tests.integration.mig.agreement import TwoGpus
 
 PART = "gpu-0-mig-1g10gb-19-6"
 TRAIN = ClaimReference("train", "default", "train")
@@ -100,3 +103,23 @@ def test_a_node_that_is_as_it_has_to_be_has_no_drift(node: MigNode, plugin: Clai
     plugin.repair()
 
     assert node.reporter.repaired == []
+
+
+def test_a_repair_asks_nvml_for_no_partition_that_procfs_shows_as_it_was(tmp_path: Path) -> None:
+    node = TwoGpus.create(tmp_path)
+    node.look()
+    for start in range(7):
+        node.prepare(f"train-{start}", f"gpu-0-mig-1g10gb-19-{start}")
+    plugin = node.claims()
+    plugin.repair()
+
+    with nvml_calls(node.simulated.directory) as calls:
+        plugin.repair()
+        assert calls.symbols == []
+        replaced = node.instances(0)[0]
+        node.admin_destroys(0, replaced.id)
+        plugin.repair()
+    uninstall()
+
+    assert calls.symbols.count("nvmlDeviceCreateGpuInstanceWithPlacement") == 1
+    assert len(node.instances(0)) == 7

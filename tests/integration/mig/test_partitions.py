@@ -324,8 +324,10 @@ def test_a_mode_that_needs_a_reset_is_refused_and_does_not_stay_pending(
 ) -> None:
     node = make_node("dgx-a100")
     gpu = node.inventory().gpus[0].gpu
+    host = HostPaths(node.simulated.root)
     modes = MigModes(
-        NvmlLibrary(HostPaths(node.simulated.root).gpu_addresses),
+        NvmlLibrary(host.gpu_addresses),
+        host,
         MigIntentFiles(node.folder / "mig", "boot-1"),
         HeldModes(clock=monotonic),
     )

@@ -341,8 +341,72 @@ def test_everything_is_written_once_the_api_server_is_back(world: World) -> None
     world.api.failing = None
     world.run(300)
 
-    assert [name for name, _ in world.api.applied] == ["claim-0", "claim-1", "claim-2"]
+    assert sorted(name for name, _ in world.api.applied) == ["claim-0", "claim-1", "claim-2"]
     assert len(world.reports.told) == 3
+
+
+def test_the_pod_of_a_claim_is_known_if_the_claim_was_made_for_it(world: World) -> None:
+    templated, shared, named = claim(), claim(uid="u-2", name="b"), claim(uid="u-3", name="c")
+    world.api.add(templated, named)
+    world.api.add(shared, pods=2)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod-0", "uid": "0", "controller": True}
+    for name in ("train", "b"):
+        world.api.claims[name]["metadata"]["ownerReferences"] = [owner]
+    world.have(templated, shared, named)
+    world.run(60)
+    assert world.live.now.pods == {templated.uid: "pod-0"}
+    world.live.recorded([shared])
+    assert world.live.now.pods == {}
+
+
+def test_claims_that_fail_keep_no_other_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as those that a webhook of their namespace refuses to answer for."""
+    stuck = [claim(uid=f"uid-{n}", name=f"stuck-{n}") for n in range(3)]
+    other = claim(allocated("gpu-1"), uid="uid-9", name="other")
+    apply_status = world.api.apply_status
+
+    def fail_stuck(reference: ClaimReference, patch: ApplyPatch) -> None:
+        if reference.name.startswith("stuck"):
+            raise AWAY
+        apply_status(reference, patch)
+
+    monkeypatch.setattr(world.api, "apply_status", fail_stuck)
+    world.api.add(*stuck, other)
+    world.have(*stuck)
+    world.run(600)
+
+    world.have(*stuck, other)
+    began = world.seconds
+    world.run(2)
+
+    assert [name for name, _ in world.api.applied] == ["other"]
+    assert world.seconds - began < 5
+    monkeypatch.setattr(world.api, "apply_status", apply_status)
+    world.run(120)
+    assert len(world.api.applied) == 4
+
+
+def test_a_claim_that_failed_once_waits_for_none_that_fails_always(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, once = claim(), claim(allocated("gpu-1"), uid="uid-2", name="once")
+    apply_status = world.api.apply_status
+    failing = {"train", "once"}
+
+    def fail(reference: ClaimReference, patch: ApplyPatch) -> None:
+        if reference.name in failing:
+            raise AWAY
+        apply_status(reference, patch)
+
+    monkeypatch.setattr(world.api, "apply_status", fail)
+    world.api.add(stuck, once)
+    world.have(stuck, once)
+    world.run(5)
+    failing.remove("once")
+    world.run(60)
+    assert [name for name, _ in world.api.applied] == ["once"]
 
 
 def test_after_an_outage_the_next_failure_is_tried_again_soon(world: World) -> None:
