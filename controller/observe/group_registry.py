@@ -70,6 +70,8 @@ class GroupRegistry:
         """By group: what it needed when it could be decided on last."""
         self._stale_since: dict[str, float] = {}
         self._evictions = LastEvictions()
+        self._device_evictions: dict[str, float] = {}
+        """By group: when a pod of it was evicted last for a device, if none has started since."""
         self._scheduler_refusals: dict[str, SchedulerRefusal] = {}
         self._changed: dict[str, None] = {}
 
@@ -143,6 +145,13 @@ class GroupRegistry:
             self._evictions.note(group, pod, now)
             self._changed[group] = None
 
+    def note_device_eviction(self, pod: ObservedPod, now: float) -> None:
+        """Records that a pod is evicted at a Unix time for a taint of its device."""
+        group = self._group_of.get(pod.key)
+        if group is not None:
+            self._device_evictions[group] = now
+            self._changed[group] = None
+
     def note_refusal(self, group: str, refusal: SchedulerRefusal | None) -> None:
         """Applies what kube-scheduler has refused of a group, or that this is over."""
         if refusal is not None and group in self._members:
@@ -206,8 +215,18 @@ class GroupRegistry:
         self._group_of[pod.key] = group.key
         if group.key not in self._members:
             self._evictions.begin(group.key, pod)
-        self._members.setdefault(group.key, {})[pod.key] = pod
+        members = self._members.setdefault(group.key, {})
+        self._note_device(group.key, members.get(pod.key), pod)
+        members[pod.key] = pod
         self._changed[group.key] = None
+
+    def _note_device(self, group: str, before: ObservedPod | None, pod: ObservedPod) -> None:
+        """Records whether a pod of a group has begun to leave its device, or to run."""
+        if pod.device_eviction is not None:
+            if before is None or before.device_eviction is None:
+                self._device_evictions[group] = pod.device_eviction
+        elif before is not None and before.scheduled is None and pod.scheduled is not None:
+            self._device_evictions.pop(group, None)
 
     def _leave(self, pod: str) -> None:
         """Takes a pod out of its group."""
@@ -219,6 +238,7 @@ class GroupRegistry:
                 del self._members[group]
                 self._roots.pop(group, None)
                 self._scheduler_refusals.pop(group, None)
+                self._device_evictions.pop(group, None)
                 self._forget_id(group)
             self._changed[group] = None
 
@@ -290,6 +310,7 @@ class GroupRegistry:
             started=_started(root, members),
             stale_since=self._stale_since.get(key),
             evicted=self._evictions.of(key),
+            device_eviction=self._device_evictions.get(key),
             refusal=self._scheduler_refusals.get(key),
         )
 

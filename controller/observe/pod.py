@@ -40,6 +40,7 @@ _DOMAINS: Final = frozenset(
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _OF_PLACING: Final = frozenset({"Unschedulable"})
 _OF_MAKING: Final = frozenset({"Unschedulable", "SchedulerError"})
+_FOR_DEVICE: Final = "DeletionByDeviceTaintManager"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _KEPT: Final = ANNOTATIONS | {NODE_ANNOTATION}
 """The annotations that the controller gives meaning to."""
@@ -76,6 +77,8 @@ class ObservedPod(GroupMember):
     """When it was deleted, if it is being deleted."""
     deletion_grace: float = 0
     """The grace period with which it is being deleted, in seconds."""
+    device_eviction: float | None = None
+    """When kube-controller-manager has begun to evict it for a taint of a device that it has."""
     scheduled: float | None = None
     """When it was bound."""
     template: int = 0
@@ -167,11 +170,8 @@ def read_pod(body: JsonObject) -> ObservedPod:
         grace=_seconds(spec.get("terminationGracePeriodSeconds"), _GRACE),
         deleted=deleted,
         deletion_grace=deletion_grace,
-        scheduled=(
-            _time(scheduled["lastTransitionTime"])
-            if scheduled.get("status") == "True" and scheduled.get("lastTransitionTime")
-            else None
-        ),
+        device_eviction=_device_eviction(conditions.get("DisruptionTarget") or {}),
+        scheduled=_since(scheduled),
         template=template_hash(spec) if QUEUE_LABEL in (metadata.get("labels") or {}) else 0,
         verdict=_verdict(scheduled, makes_claim=bool(extended)),
     )
@@ -243,6 +243,21 @@ def _verdict(scheduled: JsonObject, *, makes_claim: bool) -> str | None:
     if scheduled.get("status") == "False" and scheduled.get("reason") in reasons:
         return str(scheduled.get("message") or "")
     return None
+
+
+def _device_eviction(disrupted: JsonObject) -> float | None:
+    """When it was written that a pod is evicted for a device, as its condition says.
+
+    The reason is that of kubernetes `pkg/controller/devicetainteviction`. Whoever may write the
+    status of pods may claim it: a tenant who does has one's own group planned again.
+    """
+    return _since(disrupted) if disrupted.get("reason") == _FOR_DEVICE else None
+
+
+def _since(condition: JsonObject) -> float | None:
+    """Since when a condition holds; None if it does not."""
+    since = condition.get("lastTransitionTime")
+    return _time(since) if since and condition.get("status") == "True" else None
 
 
 def _deletion(metadata: JsonObject) -> tuple[float | None, float]:

@@ -400,7 +400,7 @@ class Loop:
 
     def _evict_for(self, writer: Writes, eviction: DeviceEviction) -> None:
         self._mirror.assume_evicted(eviction.pod.key)
-        self._mirror.roster.note_evicted(eviction.pod, self._now())
+        self._mirror.roster.note_device_eviction(eviction.pod, self._now())
         writer.evict(eviction.pod, eviction)
 
     def _settle_again(self) -> bool:

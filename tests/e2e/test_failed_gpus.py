@@ -1,12 +1,13 @@
 """Work on a GPU that fails leaves it and gets another one, on a real kubelet."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from carina_dra.kube.client import Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from controller.engine.model.queue import QUEUE_LABEL
+from controller.names import MIN_COUNT_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION
 from simulation.kubernetes.cluster import Cluster
 from simulation.kubernetes.process import wait_for
 from simulation.nvml.node import SimulatedNode
@@ -18,6 +19,10 @@ _NEEDS_RESET = 1
 _NOTHING = 0
 _QUEUE = "failed-gpus"
 _EVICTED_S = 60.0
+_IGNORES_DISRUPTIONS = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+"""Of a Job: it neither counts an evicted pod as failed, nor waits before it replaces it."""
+
+_FAILS_WHEN_EVICTED = "trap 'exit 1' TERM; sleep 3600 & wait"
 
 
 @pytest.fixture
@@ -53,6 +58,15 @@ def _only_pod(workloads: Workloads, *, but: str = "") -> str:
         timeout=_EVICTED_S,
     )
     return pod
+
+
+def _both(workloads: Workloads, *, but: Sequence[str]) -> list[str]:
+    """The two pods of a gang that run, which are none of these."""
+    return wait_for(
+        "both pods of the gang to run",
+        lambda: (found := sorted(set(_running(workloads)) - set(but)))[1:] and found,
+        timeout=_EVICTED_S,
+    )
 
 
 def _moves_to_another_gpu(workloads: Workloads, gpus: SimulatedNode) -> str:
@@ -101,3 +115,42 @@ def test_pod_of_a_queue_that_asked_by_limits_is_replaced_on_another(
 
     said = workloads.wait_event("Pod", evicted, "DeviceTainted")
     assert f"{DRIVER}/needs-reset" in said
+
+
+@pytest.mark.usefixtures("queue")
+def test_gang_is_replaced_as_a_whole_and_avoids_the_gpu_that_failed(
+    workloads: Workloads, gpus: SimulatedNode
+) -> None:
+    workloads.claim("gpu", template=True)
+    asked = {MIN_COUNT_ANNOTATION: "2", ON_DEVICE_FAILURE_ANNOTATION: "replace"}
+    template: Object = {
+        "metadata": {"labels": {QUEUE_LABEL: _QUEUE}, "annotations": asked},
+        "spec": {
+            "restartPolicy": "Never",
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+            "containers": [container("main", "gpu", command=_FAILS_WHEN_EVICTED)],
+        },
+    }
+    workloads.cluster.apply(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"namespace": workloads.namespace, "name": "train"},
+            "spec": {
+                "parallelism": 2,
+                "completions": 2,
+                "template": template,
+                "podFailurePolicy": {"rules": [_IGNORES_DISRUPTIONS]},
+            },
+        }
+    )
+    first = _both(workloads, but=())
+    (failed,) = workloads.gpus(first[0])
+
+    gpus.recovery_action(failed.minor, _NEEDS_RESET)
+
+    second = _both(workloads, but=first)
+    given = {gpu.minor for pod in second for gpu in workloads.gpus(pod)}
+    assert len(given) == 2
+    assert failed.minor not in given
+    gpus.recovery_action(failed.minor, _NOTHING)

@@ -165,6 +165,10 @@ class _Cycle:
 
     def run(self) -> Plan:
         """Decides."""
+        # Before anything starts: no pod is to start in a group that goes.
+        evict_released(self._trial, self._isolation)
+        self._degraded = degraded_groups(self._state, self._isolation)
+        self._wake_at(replace_degraded(self._trial, self._isolation, self._degraded))
         keep_promises(self._trial, self._isolation)
         self._kept_places = keep_places(self._trial, self._isolation)
         asking = list(self._asking())
@@ -182,9 +186,6 @@ class _Cycle:
             self._stale, wake = self._evict_stale()
             self._wake_at(wake)
         evict_drained(self._trial, self._isolation)
-        evict_released(self._trial, self._isolation)
-        self._degraded = degraded_groups(self._state, self._isolation)
-        self._wake_at(replace_degraded(self._trial, self._isolation, self._degraded))
         if not self._passes_over:
             self._ask_deferred()
         keep_together(self._trial, self._isolation)

@@ -98,7 +98,10 @@ class Group:
     started: float | None = None
     """When its minimum started last; None if it has not."""
     evicted: float | None = None
-    """When a pod of it was evicted last."""
+    """When a pod of it was evicted last, by a decision on groups."""
+    device_eviction: float | None = None
+    """When a pod of it was evicted last for a taint of a device that it had, if no pod has started
+    since: by kube-controller-manager, or by the controller in its place."""
     stale_since: float | None = None
     """Since when it has fewer pods than it needs, but some."""
     staleness_grace: float | None = None

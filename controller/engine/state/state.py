@@ -49,6 +49,8 @@ class State:
         """The groups of which something has changed since the last cycle."""
         self.released: dict[str, None] = {}
         """The nodes whose devices are released."""
+        self.bereft: dict[str, None] = {}
+        """The groups of which a pod was evicted for a taint of its device (`device_eviction`)."""
         self._replaceable: dict[str, int] = {}
         """By claim: how many devices it has that might get fewer elsewhere."""
         self._devices_changed = True
@@ -196,6 +198,10 @@ class State:
         before = self.occupancy.groups.get(group.key)
         if before == group:
             return
+        if group.device_eviction is None:
+            self.bereft.pop(group.key, None)
+        else:
+            self.bereft[group.key] = None
         if before is not None and _differ_in_history_only(before, group):
             self.occupancy.groups[group.key] = group
             self._touch(group.key)
@@ -218,6 +224,7 @@ class State:
             for pod in pods:
                 self._detach(pod)
             del self.occupancy.groups[key]
+            self.bereft.pop(key, None)
             for pod in pods:
                 self._attach(pod)
             self._touch(key)
@@ -475,7 +482,11 @@ class State:
 def _differ_in_history_only(before: Group, after: Group) -> bool:
     """Whether two states of a group differ in nothing but what has happened to it."""
     return after == replace(
-        before, started=after.started, evicted=after.evicted, stale_since=after.stale_since
+        before,
+        started=after.started,
+        evicted=after.evicted,
+        device_eviction=after.device_eviction,
+        stale_since=after.stale_since,
     )
 
 

@@ -14,7 +14,7 @@ from controller.engine.decide.gangs.isolation import Isolation, earlier
 from controller.engine.decide.gangs.trial import Trial
 from controller.engine.decide.victims.whole_group import evict_whole
 from controller.engine.model.failed_device import FailedDevice, TaintTolerance
-from controller.engine.model.group import OnDeviceFailure
+from controller.engine.model.group import Group, OnDeviceFailure
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Evicting, Placed, Pod
 from controller.engine.state.state import State
@@ -41,29 +41,42 @@ def degraded_groups(state: State, isolation: Isolation) -> Degraded:
 
 
 def replace_degraded(trial: Trial, isolation: Isolation, degraded: Degraded) -> float | None:
-    """Evicts degraded groups that ask to be planned again; when time lets another one go.
+    """Evicts groups that ask to be planned again; when time lets another one go.
 
-    A group is replaced at most once in `replace_interval`, counted from when a pod of it was
-    evicted last, whatever for: a device that fails again and again must not keep it from running.
-    One that started with the taint would come to the same device, and stays. So does one of a queue
-    in which it could not start.
+    Those are degraded groups, and those of which a pod was evicted for its device before they were
+    looked at. A group is replaced at most once in `replace_interval`, counted from when a pod of it
+    was evicted last, whatever for: a device that fails again and again must not keep it from
+    running. One that started with the taint would come to the same device, and stays. So does one
+    of a queue in which it could not start.
     """
     state, wake = trial.state, None
-    for key, failed in degraded.items():
+    for key in sorted(degraded.keys() | state.bereft.keys()):
         group = state.occupancy.groups[key]
         if group.on_device_failure is not OnDeviceFailure.REPLACE:
-            continue
-        if all(device.tolerance is TaintTolerance.STARTED_WITH for device in failed):
             continue
         if not state.occupancy.tree.takes_work(group.queue):
             continue
         interval = state.settings.replace_interval
         due = state.now if group.evicted is None else group.evicted + interval
-        if due > state.now:
-            wake = earlier(wake, due)
-        else:
-            isolation.run(group, partial(evict_whole, trial, group, Action.REPLACE))
+        if not _is_bereft(group, due):
+            tolerances = {device.tolerance for device in degraded.get(key, ())}
+            if tolerances <= {TaintTolerance.STARTED_WITH}:
+                continue
+            if due > state.now:
+                wake = earlier(wake, due)
+                continue
+        isolation.run(group, partial(evict_whole, trial, group, Action.REPLACE))
     return wake
+
+
+def _is_bereft(group: Group, due: float) -> bool:
+    """Whether it has lost a pod to a device at a time at which it may be replaced.
+
+    If not, the pod that takes the place of that one completes it.
+    """
+    if group.device_eviction is None:
+        return False
+    return group.evicted is None or group.device_eviction >= due
 
 
 def _failed_devices(state: State, pods: Iterable[Pod]) -> tuple[FailedDevice, ...]:

@@ -188,6 +188,49 @@ def test_what_is_known_of_a_group_ends_with_its_last_pod() -> None:
     assert roster.groups["t/pod/p"].evicted is None
 
 
+def leaves_its_device(name: str, at: float) -> ObservedPod:
+    """A pod of the Job that runs, and that kube-controller-manager evicts for its device."""
+    return replace(running(name, owner=JOB), device_eviction=at)
+
+
+def lost_to_its_device(roster: GroupRegistry) -> float | None:
+    roster.refresh()
+    return roster.groups["t/job/train"].device_eviction
+
+
+def test_a_group_remembers_that_a_pod_of_it_was_evicted_for_its_device() -> None:
+    roster = some_groups()
+    assert lost_to_its_device(roster) is None
+    roster.put(leaves_its_device("train-0", NOW))
+    assert lost_to_its_device(roster) == NOW
+    roster.remove("t/train-0")
+    assert lost_to_its_device(roster) == NOW
+
+
+def test_so_it_does_if_the_controller_evicts_the_pod() -> None:
+    roster = some_groups()
+    roster.note_device_eviction(roster.members("t/job/train")[0], NOW)
+    assert lost_to_its_device(roster) == NOW
+    assert roster.groups["t/job/train"].evicted is None
+
+
+def test_it_is_forgotten_once_another_pod_has_started() -> None:
+    roster = some_groups()
+    roster.put(leaves_its_device("train-0", NOW))
+    roster.put(running("train-1", owner=JOB))
+    roster.put(leaves_its_device("train-0", NOW))
+    assert lost_to_its_device(roster) is None
+
+
+def test_it_is_forgotten_with_the_last_pod() -> None:
+    roster = some_groups()
+    roster.put(leaves_its_device("train-0", NOW))
+    for name in ("train-0", "train-1"):
+        roster.remove(f"t/{name}")
+    roster.put(pod("train-2", owner=JOB))
+    assert lost_to_its_device(roster) is None
+
+
 REPLICAS: Body = {**JOB, "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
 
 

@@ -112,6 +112,23 @@ def test_a_pod_that_is_not_deleted_need_not_leave() -> None:
     assert read_pod(pod_body("p", node="n1")).deleted is None
 
 
+@pytest.mark.parametrize(
+    ("reason", "status", "begun"),
+    [
+        ("DeletionByDeviceTaintManager", "True", 60.0),
+        ("DeletionByDeviceTaintManager", "False", None),
+        ("EvictionByEvictionAPI", "True", None),
+    ],
+)
+def test_a_pod_that_kubernetes_evicts_from_its_device_says_since_when(
+    reason: str, status: str, begun: float | None
+) -> None:
+    body = pod_body("p", node="n1")
+    since = {"status": status, "lastTransitionTime": "1970-01-01T00:01:00Z"}
+    body["status"]["conditions"].append({"type": "DisruptionTarget", "reason": reason, **since})
+    assert read_pod(body).device_eviction == begun
+
+
 def test_of_a_huge_number_of_labels_those_that_say_the_group_count_and_some_others() -> None:
     body = pod_body("p")
     many = {f"a{n}": "" for n in range(50_000)}

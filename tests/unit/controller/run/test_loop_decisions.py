@@ -549,13 +549,13 @@ def test_a_group_that_is_replaced_avoids_the_node_of_a_device_that_it_tolerates(
     assert [commit.assumed["t/o"].node for commit in controller.written.commits] == ["n2"]
 
 
-def test_a_pod_that_is_evicted_for_a_taint_has_an_event_of_it() -> None:
-    controller = Controller()
+def evict_from_device(controller: Controller, **fields: Any) -> ObservedPod:
+    """A pod whose extended resource is a device that gets a taint, and that is evicted for it."""
     body = claim_body("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
     body["metadata"]["ownerReferences"] = [owner]
     controller.mirror.put_claim(decode(ResourceClaim, body))
-    pod_with_claim = pod_body("p", gates=(), given="n1", node="n1", owner=JOB)
+    pod_with_claim = pod_body("p", gates=(), given="n1", node="n1", owner=JOB, **fields)
     pod_with_claim["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "c"}
     pod = read_pod(pod_with_claim)
     controller.mirror.put_pod(pod)
@@ -563,10 +563,31 @@ def test_a_pod_that_is_evicted_for_a_taint_has_an_event_of_it() -> None:
         tainted_slice("n1", replace(TAINT, effect=TaintEffect.NO_EXECUTE))
     )
     controller.step()
-    assert controller.written.evicted == [pod]
-    eviction = controller.written.reasons[-1]
+    assert controller.written.evicted[0] == pod
+    return pod
+
+
+def test_a_pod_that_is_evicted_for_a_taint_has_an_event_of_it() -> None:
+    controller = Controller()
+    pod = evict_from_device(controller)
+    [eviction] = controller.written.reasons
     controller.loop.take(EvictionEnded(pod, eviction, None))
     [(regarding, notice)] = controller.events.told
     assert regarding.name == "p"
     text = "gpu.carina.dev/drain=recovery-action-4:NoExecute"
     assert notice == PodEvictedForTaint("gpu.carina.dev/n1/gpu-0", text)
+
+
+def test_a_gang_of_which_a_pod_is_evicted_for_a_taint_goes_as_a_whole() -> None:
+    controller = Controller()
+    annotations = {
+        ON_DEVICE_FAILURE_ANNOTATION: "replace",
+        "scheduling.carina.dev/min-count": "2",
+        "scheduling.carina.dev/started-with": "2",
+    }
+    running = {"gates": (), "given": "n2", "node": "n2", "owner": JOB}
+    mate = controller.pod("mate", annotations=annotations, **running)
+    pod = evict_from_device(controller, annotations=annotations)
+    controller.mirror.remove_pod(pod)
+    controller.loop.step(busy=True)
+    assert controller.written.evicted == [pod, mate]

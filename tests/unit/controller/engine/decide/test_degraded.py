@@ -196,3 +196,51 @@ def test_shares_of_one_device_degrade_all_who_have_one() -> None:
         claim, status=replace(claim.status, allocation=gpus_of("n", 0))
     )
     assert set(tainted(scene).plan().degraded) == {"g", "h"}
+
+
+# Which lost a pod to a device first --------------------------------------------------------------
+
+
+def bereft(*, ago: float = 1.0, **fields: Any) -> Scene:
+    """The gang without its first pod, which somebody else has evicted from its device."""
+    scene = gang(device_eviction=NOW - ago, **fields)
+    del scene.pods["g-0"], scene.claims["g-0"]
+    return scene
+
+
+def test_a_group_of_which_a_pod_is_being_evicted_by_others_goes_as_a_whole() -> None:
+    scene = tainted(gang(device_eviction=NOW - 1))
+    scene.pods["g-0"] = replace(scene.pods["g-0"], state=Evicting("n"))
+    assert evicted(scene.plan()) == ["g-1"]
+
+
+def test_also_once_that_pod_is_gone_and_no_device_of_the_others_has_failed() -> None:
+    found = bereft().plan()
+    assert [(eviction.pod, eviction.action) for eviction in found.evictions] == [
+        ("t/g-1", Action.REPLACE)
+    ]
+    assert found.degraded == {}
+
+
+def test_the_pod_that_takes_its_place_does_not_start_beside_those_that_go() -> None:
+    found = bereft().pod("g", name="g-new").plan()
+    assert (evicted(found), found.starts) == (["g-1"], ())
+
+
+def test_a_group_that_waits_goes_on_without_that_pod() -> None:
+    assert bereft(on_device_failure=OnDeviceFailure.WAIT).plan().evictions == ()
+
+
+@pytest.mark.parametrize("ago", [INTERVAL - 1, 1.0])
+def test_a_pod_that_is_lost_soon_after_an_eviction_does_not_replace_its_group(ago: float) -> None:
+    assert bereft(ago=ago, evicted=NOW - INTERVAL).plan().evictions == ()
+
+
+def test_a_pod_that_is_lost_late_after_an_eviction_replaces_its_group() -> None:
+    assert evicted(bereft(ago=0.0, evicted=NOW - INTERVAL).plan()) == ["g-1"]
+
+
+def test_a_group_of_a_queue_that_starts_nothing_goes_on_without_that_pod() -> None:
+    scene = bereft()
+    scene.queues["q"] = replace(scene.queues["q"], hold=Hold.HOLD)
+    assert scene.plan().evictions == ()
