@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from carina_dra.config.enforcement import CoreEnforcement, MemoryEnforcement
+from carina_dra.config.enforcement import Levels
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
+    BoolAttribute,
     CapacityRange,
     CapacityRequestPolicy,
     DeviceCapacity,
@@ -24,6 +25,7 @@ from kubelet_plugin.devices.attributes import gpu_attributes
 from kubelet_plugin.devices.counters import counter_set_name, whole_counters
 from kubelet_plugin.devices.host_memory import host_memory
 from kubelet_plugin.devices.kind import DeviceKind
+from kubelet_plugin.devices.levels import detected_levels
 from kubelet_plugin.devices.name import ShareName
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
@@ -38,8 +40,6 @@ CORES: Final = "cores"
 
 _MIB: Final = 2**20
 _ALL_CORES: Final = 100
-TIME_SLICED: Final = (7, 0)
-"""The least CUDA compute capability with which the driver gives processes equal time slices."""
 
 
 def shareable_mib(gpu: Gpu) -> int | None:
@@ -57,8 +57,6 @@ class Share:
     """A GPU as a device of which claims get shares."""
 
     kind: ClassVar[DeviceKind] = DeviceKind.SHARE
-    memory_enforcement: ClassVar[MemoryEnforcement] = "none"
-    """What keeps containers within the memory of their share."""
     gpu: Gpu
     state: GpuState
 
@@ -68,10 +66,9 @@ class Share:
         return str(ShareName(self.gpu.minor))
 
     @property
-    def core_enforcement(self) -> CoreEnforcement:
-        """What keeps containers within the cores of their share."""
-        capability = self.gpu.cuda_compute_capability
-        return "time-slice" if capability and capability >= TIME_SLICED else "none"
+    def levels(self) -> Levels:
+        """What keeps containers within the memory and cores of their share."""
+        return detected_levels(self.gpu)
 
     @property
     def total(self) -> "ShareAmounts":
@@ -89,8 +86,9 @@ class Share:
         """
         attributes = {
             **gpu_attributes(self.kind, self.gpu, self.state, settings.least_share),
-            "memoryEnforcement": StringAttribute(self.memory_enforcement),
-            "coreEnforcement": StringAttribute(self.core_enforcement),
+            "memoryEnforcement": StringAttribute(self.levels.strongest_memory),
+            "coreEnforcement": StringAttribute(self.levels.strongest_cores),
+            **{name: BoolAttribute(there) for name, there in self.levels.attributes.items()},
         }
         return PublishedDevice(
             name=self.name,

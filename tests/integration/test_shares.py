@@ -191,8 +191,8 @@ def test_a_claim_that_demands_more_than_the_gpu_enforces_is_not_prepared(sharing
     sharing.add_pod("train", config=config, capacity=amounts("30Gi", 40))
 
     assert sharing.prepare("train").error == (
-        "ResourceClaim default/train or its DeviceClass demands enforcement.memory: kernel in a "
-        "ShareConfig, but device gpu-0-share has memoryEnforcement none; select devices by the "
-        "attribute memoryEnforcement, or demand less"
+        "ResourceClaim default/train or its DeviceClass demands enforcement by kernel for memory "
+        "in a ShareConfig, which device gpu-0-share does not have; select devices by "
+        "memoryEnforcementKernel: true, or do not demand it"
     )
     assert sharing.cdi_specs() == ""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from carina_dra.allocator.capacity import consumed_capacity, fits
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
+    BoolAttribute,
     Counter,
     Device,
     DeviceTaint,
@@ -140,6 +141,11 @@ def test_shares_say_how_firmly_their_limits_are_enforced(
         "type": StringAttribute("share"),
         "memoryEnforcement": StringAttribute("none"),
         "coreEnforcement": StringAttribute(level),
+        "memoryEnforcementKernel": BoolAttribute(value=False),
+        "memoryEnforcementMPS": BoolAttribute(value=False),
+        "memoryEnforcementWatchdog": BoolAttribute(value=False),
+        "coreEnforcementMPS": BoolAttribute(value=False),
+        "coreEnforcementTimeSlice": BoolAttribute(value=level == "time-slice"),
     }
     assert list(of_shares.attributes) == sorted(of_shares.attributes)
 
