@@ -150,7 +150,7 @@ def _policy(device: Device, name: str) -> str:
     policy = device.capacity[name].request_policy
     valid = None if policy is None else policy.valid
     steps = getattr(valid, "range", None) or getattr(valid, "value", None)
-    return f"least and step {steps.step}" if steps is not None else ""
+    return f"steps of {steps.step}, from the least share" if steps is not None else ""
 
 
 def _taints() -> Iterator[tuple[str, str, str]]:
