@@ -1,6 +1,8 @@
-"""The least share: what a partition or a share of a GPU counts at least, a setting of its node.
+"""The least share: the least part of a GPU that can be requested, a setting of its node.
 
-It is published as a fraction such as `1/7`, which has no exact decimals.
+A share has at least this part of the memory and cores of its GPU, and a partition or a share counts
+at least this part in queues. So nobody withholds a GPU with a request for 1 % of it. The
+least share is published as a fraction such as `1/7`, which has no exact decimals.
 """
 
 import re
@@ -32,3 +34,12 @@ def parse_least_share(text: str) -> Fraction:
             "decimal such as 0.1 (at most three places)"
         )
     return share
+
+
+def least_amount(steps: int, share: Fraction) -> int:
+    """Returns the least amount that a share has of a capacity, in its steps, which are 2 or more.
+
+    It is rounded down, so that ten shares of a tenth fit. It is at least one step, and at most all
+    but one, since the API server requires a range.
+    """
+    return min(max(1, int(steps * share)), steps - 1)

@@ -26,6 +26,7 @@ from kubelet_plugin.devices.publish_settings import (
     SHARE_CORES,
     PublishSettings,
 )
+from kubelet_plugin.devices.share import least_cores
 from kubelet_plugin.inventory.health import EvictionCause
 from kubelet_plugin.inventory.xid import XidRules
 from kubelet_plugin.inventory.xid_catalogue import BY_ACTION_ONLY, XidSeverity
@@ -156,17 +157,18 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
         "(partitions, made for claims), share, monitor; default: gpu,monitor, or gpu if "
         "driver_name is gpu.nvidia.com",
     )
-    share_cores: int = Field(
-        SHARE_CORES,
+    share_cores: int | None = Field(
+        None,
         ge=1,
         le=100,
         description="percent of a GPU's cores that a share gets if its request asks for no amount; "
-        "its memory is in proportion",
+        "its memory is in proportion; default: 10, or least_share if that is more",
     )
     least_share: LeastShare = Field(
         DEFAULT_LEAST_SHARE,
-        description="the part of its GPU that a partition or a share counts at least in the queues "
-        "of the controller: a fraction such as 1/7, or a decimal such as 0.1, from 1/1000 to 1",
+        description="the least part of a GPU's memory and cores that a share has, whatever its "
+        "request asks for, and that a partition or a share counts in the queues of the controller: "
+        "a fraction such as 1/7, or a decimal such as 0.1, from 1/1000 to 1",
     )
     device_order: DeviceOrder = Field(
         DeviceOrder.NONE,
@@ -214,6 +216,16 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _default_share_is_not_less_than_the_least(self) -> Self:
+        least = least_cores(self.least_share)
+        if self.share_cores is not None and self.share_cores < least:
+            raise ValueError(
+                f"share_cores {self.share_cores} is less than the {least} percent that least_share "
+                f"{self.least_share} gives every share; raise share_cores, or lower least_share"
+            )
+        return self
+
     @property
     def oldest_inventory(self) -> float:
         """Seconds since the last read of the GPUs after which no claim is prepared."""
@@ -229,7 +241,7 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
         """How devices are published."""
         return PublishSettings(
             self.driver_name,
-            self.share_cores,
+            SHARE_CORES if self.share_cores is None else self.share_cores,
             self.host_memory_mib,
             self.partition_types,
             self.least_share,

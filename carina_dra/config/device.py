@@ -9,16 +9,28 @@ is silently dropped is one that somebody believes in. Configurations of NVIDIA's
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, TypeVar, assert_never
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, assert_never
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from carina_dra.config import nvidia
 from carina_dra.config.enforcement import (
-    CoreEnforcement,
-    MemoryEnforcement,
-    highest_cores,
-    highest_memory,
+    CORE_ATTRIBUTES,
+    MEMORY_ATTRIBUTES,
+    NONE,
+    CoreLevel,
+    MemoryLevel,
+    core_levels,
+    demand_remedy,
+    demanded,
+    memory_levels,
 )
 from carina_dra.config.time_slice import TimeSliceInterval
 
@@ -76,13 +88,38 @@ class MigDeviceConfig(BaseModel):
     sharing: PartitionSharing | None = None
 
 
+def _written_demand(levels: tuple[str, ...]) -> str | tuple[str, ...]:
+    """One level as a word, which every version reads."""
+    return levels[0] if len(levels) == 1 else levels
+
+
+def _demand_schema(levels: Iterable[str]) -> WithJsonSchema:
+    known = list(levels)
+    word, several = {"enum": [NONE, *known]}, {"type": "array", "items": {"enum": known}}
+    return WithJsonSchema({"anyOf": [word, several], "x-remedy": demand_remedy(known)})
+
+
+MemoryDemand: TypeAlias = Annotated[
+    tuple[MemoryLevel, ...],
+    BeforeValidator(lambda written: demanded(written, MEMORY_ATTRIBUTES)),
+    PlainSerializer(_written_demand),
+    _demand_schema(MEMORY_ATTRIBUTES),
+]
+CoreDemand: TypeAlias = Annotated[
+    tuple[CoreLevel, ...],
+    BeforeValidator(lambda written: demanded(written, CORE_ATTRIBUTES)),
+    PlainSerializer(_written_demand),
+    _demand_schema(CORE_ATTRIBUTES),
+]
+
+
 class Enforcement(BaseModel):
-    """The least level of enforcement that a share must have; `none` demands nothing."""
+    """The levels of enforcement that a share must have, all of them; `none` demands nothing."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    memory: MemoryEnforcement = "none"
-    cores: CoreEnforcement = "none"
+    memory: MemoryDemand = ()
+    cores: CoreDemand = ()
 
 
 class ShareConfig(BaseModel):
@@ -248,8 +285,8 @@ def configs_in_force(
 
     Every source that applies to a device is read, so that a mistake is found even where another
     source overrides it. The claim's take precedence over the class's, and within either the later
-    ones, as a whole: fields of several are not mixed (KEP-4381, "opaque configuration"). Only what
-    a ShareConfig demands is added to what others demand, so that a claim cannot weaken its class.
+    ones, as a whole: fields of several are not mixed (KEP-4381, "opaque configuration"). The
+    levels that ShareConfigs demand are united, so that a claim cannot weaken its class.
     A source that names requests is for all of their devices; one that names none is for those of
     its kind. These rules are also those of NVIDIA's driver, so sources of both APIs can be mixed.
 
@@ -288,8 +325,8 @@ def _in_force(
 
 def _all_demands(demands: Sequence[Enforcement]) -> Enforcement:
     return Enforcement(
-        memory=highest_memory(demand.memory for demand in demands),
-        cores=highest_cores(demand.cores for demand in demands),
+        memory=memory_levels(level for demand in demands for level in demand.memory),
+        cores=core_levels(level for demand in demands for level in demand.cores),
     )
 
 

@@ -168,6 +168,11 @@ def _checks(
         case {"anyOf": [of_value, {"type": "null"}]}:
             not_null = (*given, f"{value} != null")
             yield from _checks(of_value, value, path, not_null, definitions, written)
+        case {"anyOf": [{"enum": words}, {"type": "array", "items": {"enum": listed_words}}]}:
+            is_word = f"{value} in [{', '.join(map(_text, words))}]"
+            in_list = f"item in [{', '.join(map(_text, listed_words))}]"
+            wrong = f"!(type({value}) == list ? {value}.all(item, {in_list}) : {is_word})"
+            yield _Check(_all(*given, wrong), _text(f"{field}: {schema['x-remedy']}"))
         case {"type": "null"}:
             remedy = schema.get("x-remedy", "remove it")
             yield _Check(_all(*given, f"{value} != null"), _text(f"{field}: {remedy}"))

@@ -49,12 +49,17 @@ _ATTRIBUTES: Final = {
     "addressingMode": "how GPU and CPU share addresses: HMM, ATS or None",
     "architecture": "such as Ampere, Ada Lovelace, Hopper or Blackwell",
     "brand": "such as Nvidia or Tesla, in the words of NVIDIA's DRA driver",
-    "coreEnforcement": "what keeps containers within the cores of their share: time-slice or none",
+    "coreEnforcement": "the strongest of what keeps containers within the cores of their share",
+    "coreEnforcementMPS": "whether the CUDA MPS server does",
+    "coreEnforcementTimeSlice": "whether the driver gives processes equal time slices",
     "cudaComputeCapability": "CUDA compute capability",
     "cudaDriverVersion": "newest CUDA version that the driver supports",
     "driverVersion": "version of the NVIDIA driver",
     "leastShare": "part of its GPU that the device counts at least in queues",
-    "memoryEnforcement": "what keeps containers within the memory of their share",
+    "memoryEnforcement": "the strongest of what keeps containers within the memory of their share",
+    "memoryEnforcementKernel": "whether the kernel driver does",
+    "memoryEnforcementMPS": "whether the CUDA MPS server does, for each process",
+    "memoryEnforcementWatchdog": "whether Carina ends processes that exceed it",
     "nvlinkDomain": "the same text for all GPUs that NVLink connects, and for no others",
     "nvlinkPeers": "minor numbers of the node's GPUs that NVLink reaches, such as 1,2,3",
     "parentUUID": "UUID of the GPU of a partition",
@@ -145,7 +150,7 @@ def _policy(device: Device, name: str) -> str:
     policy = device.capacity[name].request_policy
     valid = None if policy is None else policy.valid
     steps = getattr(valid, "range", None) or getattr(valid, "value", None)
-    return f"least and step {steps.step}" if steps is not None else ""
+    return f"steps of {steps.step}, from the least share" if steps is not None else ""
 
 
 def _taints() -> Iterator[tuple[str, str, str]]:

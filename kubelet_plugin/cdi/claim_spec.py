@@ -227,9 +227,9 @@ def _limits(name: str, allocated: AllocatedDevice, share: Share) -> Iterable[str
             "and cores in consumedCapacity; delete the pod so that it gets a share"
         )
     yield f"{name}_MEMORY_MIB={amounts.memory_mib}"
-    yield f"{name}_MEMORY_ENFORCEMENT={share.memory_enforcement}"
+    yield f"{name}_MEMORY_ENFORCEMENT={share.levels.strongest_memory}"
     yield f"{name}_CORES_PERCENT={amounts.cores}"
-    yield f"{name}_CORE_ENFORCEMENT={share.core_enforcement}"
+    yield f"{name}_CORE_ENFORCEMENT={share.levels.strongest_cores}"
 
 
 def _device_name(claim: NodeClaim, allocated: AllocatedDevice) -> str:

@@ -113,7 +113,7 @@ def _of_whole(observed: ObservedGpu) -> GpuProblems:
 
 
 def _is_by_mps(share: Share) -> bool:
-    return "mps" in {share.memory_enforcement, share.core_enforcement}
+    return "mps" in share.levels.memory | share.levels.cores
 
 
 def _health(problems: GpuProblems, gpu: str) -> DeviceHealth:

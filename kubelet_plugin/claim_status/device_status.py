@@ -193,8 +193,8 @@ def _data(name: str, readiness: Readiness, gpus: GpusNow) -> Mapping[str, Any] |
             return _facts(device.kind, gpu, {"uuid": gpu.uuid})
         case Share(gpu):
             enforcement = {
-                "memoryEnforcement": device.memory_enforcement,
-                "coreEnforcement": device.core_enforcement,
+                "memoryEnforcement": device.levels.strongest_memory,
+                "coreEnforcement": device.levels.strongest_cores,
             }
             return _facts(device.kind, gpu, {"uuid": gpu.uuid, **enforcement})
         case Partition(gpu) | FoundPartition(gpu):

@@ -8,6 +8,7 @@ docs/claim-failures.md.
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
+from carina_dra.config.enforcement import LackingLevel
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.resource_failure import ResourceFailure
 from kubelet_plugin.devices.name import gpu_name, parse_name
@@ -167,24 +168,22 @@ class DeviceUnhealthy:
 
 @dataclass(frozen=True, slots=True)
 class EnforcementMissing:
-    """The claim demands a limit that is enforced more firmly than the device enforces it."""
+    """The claim demands levels of enforcement that the device does not have."""
 
     reason: ClassVar[str] = "EnforcementMissing"
     retriable: ClassVar[bool] = False
     claim: NodeClaim
     device: str
-    field: str
-    """Field of the ShareConfig that demands it, such as `enforcement.memory`."""
-    demanded: str
-    attribute: str
-    """Attribute of the device that says what it has, such as `memoryEnforcement`."""
-    available: str
+    lacking: tuple[LackingLevel, ...]
+    """At least one."""
 
     def __str__(self) -> str:
+        levels = " and ".join(f"{lack.level} for {lack.amount}" for lack in self.lacking)
+        attributes = " and ".join(f"{lack.attribute}: true" for lack in self.lacking)
         return (
-            f"ResourceClaim {self.claim.key} or its DeviceClass demands {self.field}: "
-            f"{self.demanded} in a ShareConfig, but device {self.device} has {self.attribute} "
-            f"{self.available}; select devices by the attribute {self.attribute}, or demand less"
+            f"ResourceClaim {self.claim.key} or its DeviceClass demands enforcement by {levels} in "
+            f"a ShareConfig, which device {self.device} does not have; select devices by "
+            f"{attributes}, or do not demand it"
         )
 
 

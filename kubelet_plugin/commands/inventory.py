@@ -328,7 +328,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         type=_least_share,
         default=os.environ.get("CARINA_LEAST_SHARE", DEFAULT_LEAST_SHARE),
         metavar="SHARE",
-        help="part of a GPU that a partition or a share counts at least in queues [%(default)s]",
+        help="least part of a GPU that a share has, and that a part counts in queues [%(default)s]",
     )
     parser.add_argument(
         "--host-memory-mib",

@@ -24,12 +24,13 @@ class PublishSettings:
     driver: str
     """Name of the DRA driver."""
     share_cores: int = SHARE_CORES
-    """Percent of a GPU, 1 to 100, that a share gets whose request asks for no amount."""
+    """Percent of a GPU, 1 to 100, that a share gets whose request asks for no amount; at least the
+    least share."""
     host_memory_mib: int = 0
     """The node's memory in MiB that a pod needs for each of its devices; 0 to publish nothing."""
     partition_types: bool = False
     """Whether slices name the attribute that groups devices by the counters that they consume."""
     least_share: Fraction = DEFAULT_LEAST_SHARE
-    """What a partition or a share counts at least in queues, as a part of its GPU."""
+    """The least part of a GPU that a share has, and that a partition or share counts in queues."""
     evict: frozenset[EvictionCause] = DEFAULT_EVICT
     """The problems of a GPU because of which its pods are evicted."""

@@ -7,11 +7,14 @@ is published with the device, so that a class or a claim can demand it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Final
 
-from carina_dra.config.enforcement import CoreEnforcement, MemoryEnforcement
+from carina_dra.config.enforcement import Levels
+from carina_dra.least_share import least_amount
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
+    BoolAttribute,
     CapacityRange,
     CapacityRequestPolicy,
     DeviceCapacity,
@@ -24,6 +27,7 @@ from kubelet_plugin.devices.attributes import gpu_attributes
 from kubelet_plugin.devices.counters import counter_set_name, whole_counters
 from kubelet_plugin.devices.host_memory import host_memory
 from kubelet_plugin.devices.kind import DeviceKind
+from kubelet_plugin.devices.levels import detected_levels
 from kubelet_plugin.devices.name import ShareName
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
@@ -38,8 +42,6 @@ CORES: Final = "cores"
 
 _MIB: Final = 2**20
 _ALL_CORES: Final = 100
-TIME_SLICED: Final = (7, 0)
-"""The least CUDA compute capability with which the driver gives processes equal time slices."""
 
 
 def shareable_mib(gpu: Gpu) -> int | None:
@@ -57,8 +59,6 @@ class Share:
     """A GPU as a device of which claims get shares."""
 
     kind: ClassVar[DeviceKind] = DeviceKind.SHARE
-    memory_enforcement: ClassVar[MemoryEnforcement] = "none"
-    """What keeps containers within the memory of their share."""
     gpu: Gpu
     state: GpuState
 
@@ -68,10 +68,9 @@ class Share:
         return str(ShareName(self.gpu.minor))
 
     @property
-    def core_enforcement(self) -> CoreEnforcement:
-        """What keeps containers within the cores of their share."""
-        capability = self.gpu.cuda_compute_capability
-        return "time-slice" if capability and capability >= TIME_SLICED else "none"
+    def levels(self) -> Levels:
+        """What keeps containers within the memory and cores of their share."""
+        return detected_levels(self.gpu)
 
     @property
     def total(self) -> "ShareAmounts":
@@ -89,13 +88,16 @@ class Share:
         """
         attributes = {
             **gpu_attributes(self.kind, self.gpu, self.state, settings.least_share),
-            "memoryEnforcement": StringAttribute(self.memory_enforcement),
-            "coreEnforcement": StringAttribute(self.core_enforcement),
+            "memoryEnforcement": StringAttribute(self.levels.strongest_memory),
+            "coreEnforcement": StringAttribute(self.levels.strongest_cores),
+            **{name: BoolAttribute(there) for name, there in self.levels.attributes.items()},
         }
         return PublishedDevice(
             name=self.name,
             attributes=dict(sorted(attributes.items())),
-            capacity=_capacity(shareable_mib(self.gpu) or 0, settings.share_cores),
+            capacity=_capacity(
+                shareable_mib(self.gpu) or 0, settings.share_cores, settings.least_share
+            ),
             consumes_counters=(
                 DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),
             ),
@@ -133,20 +135,29 @@ def _steps(consumed: Mapping[str, Quantity], name: str, step: int) -> int:
     return max(0, quantity.nanos // (step * 10**9))
 
 
-def _capacity(mib: int, default_cores: int) -> Mapping[str, DeviceCapacity]:
+def least_cores(least_share: Fraction) -> int:
+    """Returns the least percentage of cores that a share has."""
+    return least_amount(_ALL_CORES, least_share)
+
+
+def _capacity(mib: int, default_cores: int, least_share: Fraction) -> Mapping[str, DeviceCapacity]:
     """Returns the capacities; the default memory is in proportion to the default cores.
 
-    It is rounded down, so that ten shares of ten percent fit.
+    It is rounded down, so that ten shares of ten percent fit. A request for less than the least
+    share gets the least share (KEP-5075). Claims that have less were allocated before.
     """
-    default_mib = max(1, mib * default_cores // _ALL_CORES)
+    cores, memory = least_cores(least_share), least_amount(mib, least_share)
     return {
-        CORES: _of(_ALL_CORES, default_cores, step=1),
-        MEMORY: _of(mib * _MIB, default_mib * _MIB, step=_MIB),
+        CORES: _of(_ALL_CORES, cores, default_cores, step=1),
+        MEMORY: _of(mib, memory, mib * default_cores // _ALL_CORES, step=_MIB),
     }
 
 
-def _of(value: int, default: int, *, step: int) -> DeviceCapacity:
-    """Returns a capacity of which a request gets any number of steps, at least one."""
-    steps = CapacityRange(min=Quantity.of(step), max=Quantity.of(value), step=Quantity.of(step))
-    policy = CapacityRequestPolicy(default=Quantity.of(default), valid=ValidRange(steps))
-    return DeviceCapacity(Quantity.of(value), policy)
+def _of(steps: int, least: int, default: int, *, step: int) -> DeviceCapacity:
+    """Returns a capacity of some steps, of which a request gets any number from the least on."""
+    valid = CapacityRange(
+        min=Quantity.of(least * step), max=Quantity.of(steps * step), step=Quantity.of(step)
+    )
+    amount = Quantity.of(max(least, default) * step)
+    policy = CapacityRequestPolicy(default=amount, valid=ValidRange(valid))
+    return DeviceCapacity(Quantity.of(steps * step), policy)

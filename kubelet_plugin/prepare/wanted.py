@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from carina_dra.config.device import Enforcement, ShareConfig
-from carina_dra.config.enforcement import cores_suffice, memory_suffices
 from carina_dra.config.time_slice import TimeSliceInterval
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.claims.failure import (
@@ -22,6 +21,7 @@ from kubelet_plugin.claims.failure import (
 )
 from kubelet_plugin.devices.conflict import DeviceHold
 from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.levels import has_time_slices
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.name import (
     MonitorName,
@@ -36,7 +36,6 @@ from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.share import (
     CORES,
     MEMORY,
-    TIME_SLICED,
     Share,
     ShareAmounts,
     share_amounts,
@@ -215,7 +214,7 @@ def _time_slices(claim: NodeClaim, usable: Mapping[str, GpuDevice]) -> Iterable[
             )
         if hold.time_slice == "Default":
             continue
-        if gpu.cuda_compute_capability is None or gpu.cuda_compute_capability < TIME_SLICED:
+        if not has_time_slices(gpu):
             product = gpu.product_name or gpu.uuid
             raise ClaimError(TimeSlicingMissing(claim, name, hold.time_slice, product))
         yield TimeSlice(gpu, hold.time_slice)
@@ -239,30 +238,10 @@ def _usable(
 def _refuse_weaker(
     claim: NodeClaim, allocated: AllocatedDevice, share: Share, demanded: Enforcement
 ) -> None:
-    """Refuses a share whose limits are enforced less than its configuration demands."""
-    memory, cores = share.memory_enforcement, share.core_enforcement
-    if not memory_suffices(memory, demanded.memory):
-        raise ClaimError(
-            EnforcementMissing(
-                claim,
-                allocated.device,
-                "enforcement.memory",
-                demanded.memory,
-                "memoryEnforcement",
-                memory,
-            )
-        )
-    if not cores_suffice(cores, demanded.cores):
-        raise ClaimError(
-            EnforcementMissing(
-                claim,
-                allocated.device,
-                "enforcement.cores",
-                demanded.cores,
-                "coreEnforcement",
-                cores,
-            )
-        )
+    """Refuses a share that lacks a level of enforcement that its configuration demands."""
+    lacking = tuple(share.levels.lacking(demanded.memory, demanded.cores))
+    if lacking:
+        raise ClaimError(EnforcementMissing(claim, allocated.device, lacking))
 
 
 def _preventing(device: GpuDevice) -> GpuProblems:

@@ -227,6 +227,20 @@ def test_claims_share_a_gpu_and_know_their_amounts(workloads: Workloads) -> None
     assert workloads.why_not_scheduled("whole") is not None
 
 
+def test_a_request_for_less_than_the_least_share_gets_the_least_share(workloads: Workloads) -> None:
+    amounts = {"requests": {"memory": "1Mi", "cores": "1"}}
+    workloads.claim("tiny", request(deviceClassName="share.gpu.carina.dev", capacity=amounts))
+    workloads.pod("tiny", "tiny")
+    workloads.wait_running("tiny")
+
+    (result,) = workloads.get("resourceclaim", "tiny")["status"]["allocation"]["devices"]["results"]
+    assert result["consumedCapacity"]["cores"] == "10"
+    environment = workloads.environment("tiny")
+    (memory,) = (environment[name] for name in environment if name.endswith("_MEMORY_MIB"))
+    assert result["consumedCapacity"]["memory"] == f"{memory}Mi"
+    assert int(memory) > 4096
+
+
 def test_extended_resource(workloads: Workloads) -> None:
     plain = {**container(), "resources": {"limits": {"nvidia.com/gpu": "2"}}}
     metadata = {"namespace": workloads.namespace, "name": "pod"}

@@ -38,6 +38,7 @@ ACCEPTED: list[dict[str, Any]] = [
     _SHARE,
     {**_SHARE, "enforcement": {"memory": "kernel", "cores": "time-slice"}},
     {**_SHARE, "enforcement": {}, "timeSlicing": None},
+    {**_SHARE, "enforcement": {"memory": ["mps", "watchdog"], "cores": []}},
     {**_SHARE, "timeSlicing": {"interval": "Short"}},
     _NVIDIA,
     {**_NVIDIA, **_sliced(timeSlicingConfig={"interval": None})},
@@ -61,6 +62,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**_MIG, **_sliced(timeSlicingConfig={})}, "sharing.timeSlicingConfig is not a field"),
     ({**_SHARE, "enforcement": None}, "enforcement of resource.carina.dev/v1alpha1 ShareConfig"),
     ({**_SHARE, "enforcement": {"memory": "hard"}}, "memory of resource.carina.dev/v1alpha1 Share"),
+    (
+        {**_SHARE, "enforcement": {"memory": ["mps", "none"]}},
+        "write none or kernel or mps or wat",
+    ),
     ({**_SHARE, "enforcement": {"memroy": "mps"}}, "enforcement.memroy is not a field"),
     ({**_NVIDIA, "sharing": {"strategy": "MPS"}}, "Carina does not offer MPS; write TimeSlicing"),
     ({**_NVIDIA, **_sliced(mpsConfig={})}, "it is for strategy MPS, but the strategy is TimeSlic"),
@@ -156,9 +161,10 @@ _SHARING = st.fixed_dictionaries(
     {"strategy": st.sampled_from(["TimeSlicing", "MPS"])},
     optional={"timeSlicingConfig": _SLICING, "mpsConfig": _VALUES},
 )
+_LEVELS = st.sampled_from(["none", "mps", "kernel", "time-slice", 1])
 _ENFORCEMENT = st.fixed_dictionaries(
     {},
-    optional={name: st.sampled_from(["none", "mps", "kernel", 1]) for name in ("memory", "cores")},
+    optional={name: _LEVELS | st.lists(_LEVELS, max_size=3) for name in ("memory", "cores")},
 )
 CONFIGS = st.fixed_dictionaries(
     {

@@ -69,6 +69,9 @@ class Sharing:
     def claim(self, name: str) -> Body:
         return self._host.client.get(RESOURCE_CLAIMS, name, namespace=_NAMESPACE)
 
+    def set_status(self, claim: Body) -> None:
+        self._host.client.replace_status(RESOURCE_CLAIMS, claim)
+
     def prepare(self, name: str) -> pb.NodePrepareResourceResponse:
         claim = self._reference(name)
         answer = self._call(
@@ -129,14 +132,14 @@ def test_two_shares_of_40_percent_fill_a_gpu_and_the_third_is_of_the_next(
 
 
 def test_a_shared_gpu_is_not_allocated_whole_and_the_reverse(sharing: Sharing) -> None:
-    assert sharing.add_pod("part", capacity=amounts("1Gi", 1)) == ["gpu-0-share"]
+    assert sharing.add_pod("part", capacity=amounts("8Gi", 10)) == ["gpu-0-share"]
 
     assert sharing.add_pod("others", WHOLE, count=7) == [f"gpu-{minor}" for minor in range(1, 8)]
     with pytest.raises(DemoError, match="cannot be scheduled"):
         sharing.add_pod("whole", WHOLE)
-    assert sharing.add_pod("rest", capacity=amounts("1Gi", 99)) == ["gpu-0-share"]
+    assert sharing.add_pod("rest", capacity=amounts("8Gi", 90)) == ["gpu-0-share"]
     with pytest.raises(DemoError, match="cannot be scheduled"):
-        sharing.add_pod("too-much", capacity=amounts("1Gi", 1))
+        sharing.add_pod("too-much", capacity=amounts("8Gi", 10))
 
 
 def test_a_gpu_whose_shares_are_given_back_can_be_allocated_whole(sharing: Sharing) -> None:
@@ -158,9 +161,26 @@ def test_ten_pods_share_a_gpu_by_default(sharing: Sharing) -> None:
     assert given == [*[["gpu-0-share"]] * 10, ["gpu-1-share"]]
 
 
+def test_a_request_for_less_than_a_tenth_gets_a_tenth(sharing: Sharing) -> None:
+    given = [sharing.add_pod(f"pod-{number}", capacity=amounts("1Mi", 1)) for number in range(11)]
+
+    assert given == [*[["gpu-0-share"]] * 10, ["gpu-1-share"]]
+
+
+def test_a_claim_that_was_allocated_less_than_the_least_share_is_prepared(sharing: Sharing) -> None:
+    sharing.add_pod("old", capacity=amounts("8Gi", 10))
+    claim = sharing.claim("old")
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    result["consumedCapacity"] = {"memory": "1Mi", "cores": "1"}
+    sharing.set_status(claim)
+
+    assert not sharing.prepare("old").error
+    assert "_CORES_PERCENT=1" in sharing.cdi_specs()
+
+
 def test_claims_with_shares_of_a_gpu_are_prepared_side_by_side(sharing: Sharing) -> None:
     sharing.add_pod("train", capacity=amounts("30Gi", 40))
-    sharing.add_pod("infer", capacity=amounts("1500M", 5))
+    sharing.add_pod("infer", capacity=amounts("9500M", 15))
     for name in ("train", "infer", "train"):
         answer = sharing.prepare(name)
         assert not answer.error
@@ -173,13 +193,13 @@ def test_claims_with_shares_of_a_gpu_are_prepared_side_by_side(sharing: Sharing)
     for variable in (
         "_MEMORY_MIB=30720",
         "_CORES_PERCENT=40",
-        "_MEMORY_MIB=1431",  # 1500 MB are rounded up to the next MiB
-        "_CORES_PERCENT=5",
+        "_MEMORY_MIB=9060",  # 9500 MB are rounded up to the next MiB
+        "_CORES_PERCENT=15",
     ):
         assert written.count(variable) == 1
     assert not sharing.unprepare("train").error
     assert "_CORES_PERCENT=40" not in sharing.cdi_specs()
-    assert "_CORES_PERCENT=5" in sharing.cdi_specs()
+    assert "_CORES_PERCENT=15" in sharing.cdi_specs()
 
 
 def test_a_claim_that_demands_more_than_the_gpu_enforces_is_not_prepared(sharing: Sharing) -> None:
@@ -191,8 +211,8 @@ def test_a_claim_that_demands_more_than_the_gpu_enforces_is_not_prepared(sharing
     sharing.add_pod("train", config=config, capacity=amounts("30Gi", 40))
 
     assert sharing.prepare("train").error == (
-        "ResourceClaim default/train or its DeviceClass demands enforcement.memory: kernel in a "
-        "ShareConfig, but device gpu-0-share has memoryEnforcement none; select devices by the "
-        "attribute memoryEnforcement, or demand less"
+        "ResourceClaim default/train or its DeviceClass demands enforcement by kernel for memory "
+        "in a ShareConfig, which device gpu-0-share does not have; select devices by "
+        "memoryEnforcementKernel: true, or do not demand it"
     )
     assert sharing.cdi_specs() == ""

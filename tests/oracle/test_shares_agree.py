@@ -59,6 +59,7 @@ HALF = ("30Gi", "40")
         ([parts(("1", "1")), whole(7)], ["gpu-0-share", *(f"gpu-{n}" for n in range(1, 8))]),
         ([parts(("1", "1")), whole(8)], None),
         ([whole(8), parts(("1", "1"))], None),
+        ([parts(*[("1", "1")] * 11)], [*["gpu-0-share"] * 10, "gpu-1-share"]),
         ([parts(*[None] * 11)], [*["gpu-0-share"] * 10, "gpu-1-share"]),
         ([parts(("1500M", "99500m"))], ["gpu-0-share"]),
         ([parts(("1", "101"))], None),

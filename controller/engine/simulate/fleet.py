@@ -7,7 +7,12 @@ from fractions import Fraction
 from typing import Final, assert_never
 
 from carina_dra.allocator.node import Node
-from carina_dra.least_share import DEFAULT_LEAST_SHARE, LEAST_SHARE, parse_least_share
+from carina_dra.least_share import (
+    DEFAULT_LEAST_SHARE,
+    LEAST_SHARE,
+    least_amount,
+    parse_least_share,
+)
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     CapacityRange,
@@ -105,7 +110,7 @@ class NodeTemplate:
     devices: tuple[GpuUse, ...] = (GpuUse.GPU,)
     """What is published of each GPU."""
     least_share: Fraction = DEFAULT_LEAST_SHARE
-    """What a partition or a share counts at least, as a part of its GPU."""
+    """The least part of its GPU that a share has, and that a partition or a share counts."""
     labels: Mapping[str, str] = field(default_factory=dict)
     domains: Mapping[str, int] = field(default_factory=dict)
     """By the key of a label: how many consecutive nodes have the same value of it."""
@@ -186,8 +191,8 @@ class NodeTemplate:
     def _share(self, node: str, gpu: int) -> Device:
         whole = self._device(node, gpu, GpuUse.SHARE, f"gpu-{gpu}-share", self._whole(gpu))
         capacity = {
-            "cores": _divisible(_CORES, step=1),
-            "memory": _divisible(self.gpu_memory // _MIB * _MIB, step=_MIB),
+            "cores": _divisible(_CORES, self.least_share, step=1),
+            "memory": _divisible(self.gpu_memory // _MIB, self.least_share, step=_MIB),
         }
         return Device(
             whole.name,
@@ -272,10 +277,15 @@ def _counters(compute_slices: int, memory_slices: range) -> Mapping[str, Counter
     }
 
 
-def _divisible(value: int, *, step: int) -> DeviceCapacity:
-    """A capacity of which a request gets any number of steps; a tenth if it names no amount."""
-    steps = CapacityRange(min=Quantity.of(step), max=Quantity.of(value), step=Quantity.of(step))
-    default = Quantity.of(max(step, value // 10 // step * step))
-    return DeviceCapacity(
-        Quantity.of(value), CapacityRequestPolicy(default=default, valid=ValidRange(steps))
+def _divisible(steps: int, least_share: Fraction, *, step: int) -> DeviceCapacity:
+    """A capacity of which a request gets any number of steps from the least share on.
+
+    It gets a tenth, or the least share if that is more, if it names no amount.
+    """
+    least = least_amount(steps, least_share)
+    valid = CapacityRange(
+        min=Quantity.of(least * step), max=Quantity.of(steps * step), step=Quantity.of(step)
     )
+    default = Quantity.of(max(least, steps // 10) * step)
+    policy = CapacityRequestPolicy(default=default, valid=ValidRange(valid))
+    return DeviceCapacity(Quantity.of(steps * step), policy)

@@ -97,6 +97,21 @@ def test_share_cores_must_be_a_percentage(cores: str) -> None:
         loaded("--node-name", "n", "--share-cores", cores)
 
 
+def test_share_cores_must_not_be_less_than_the_least_share() -> None:
+    with pytest.raises(
+        SettingsError,
+        match="share_cores 5 is less than the 10 percent that least_share 1/10 gives every share; "
+        "raise share_cores, or lower least_share",
+    ):
+        loaded("--node-name", "n", "--share-cores", "5")
+    chosen = loaded("--node-name", "n", "--share-cores", "5", "--least-share", "1/20")
+    assert chosen.publish_settings.share_cores == 5
+
+
+def test_share_cores_that_is_not_set_is_no_error_whatever_the_least_share() -> None:
+    assert loaded("--node-name", "n", "--least-share", "1/2").least_share == Fraction(1, 2)
+
+
 def test_least_share_is_a_tenth_unless_it_is_set() -> None:
     assert loaded("--node-name", "n").publish_settings.least_share == Fraction(1, 10)
     chosen = loaded("--node-name", "n", "--least-share", "1/7")

@@ -226,14 +226,15 @@ def test_a_name_is_cut_after_sixty_characters(length: int, shown: str) -> None:
     [
         (
             {"memory": "hard"},
-            f"enforcement.memory of {API_VERSION} ShareConfig: Input should be 'none', 'mps' or",
+            f"enforcement.memory of {API_VERSION} ShareConfig: write none or kernel or mps",
         ),
         (
             {"cores": "kernel"},
-            f"enforcement.cores of {API_VERSION} ShareConfig: Input should be 'none', 'time-",
+            f"enforcement.cores of {API_VERSION} ShareConfig: write none or mps or time-slice",
         ),
         ({"memroy": "mps"}, f"enforcement.memroy is not a field of {API_VERSION} ShareConfig"),
-        ({"memory": None}, f"enforcement.memory of {API_VERSION} ShareConfig: Input should be"),
+        ({"memory": None}, f"enforcement.memory of {API_VERSION} ShareConfig: write none or"),
+        ({"memory": ["none"]}, f"enforcement.memory of {API_VERSION} ShareConfig: write none or"),
         (None, f"enforcement of {API_VERSION} ShareConfig: Input should be a valid dictionary"),
     ],
 )
@@ -245,23 +246,29 @@ def test_demand_that_is_no_level_is_refused(enforcement: Any, problem: str) -> N
 
 
 def test_share_config_demands_nothing_by_default() -> None:
-    expected = ShareConfig(enforcement=Enforcement(memory="none", cores="none"))
+    expected = ShareConfig(enforcement=Enforcement(memory=(), cores=()))
     assert share_config([]) == share_config([source(SHARE)]) == expected
 
 
 @pytest.mark.parametrize(
     ("of_class", "of_claim", "in_force"),
     [
-        ({"memory": "kernel"}, {}, Enforcement(memory="kernel")),
-        ({}, {"memory": "mps"}, Enforcement(memory="mps")),
-        ({"memory": "kernel"}, {"memory": "none"}, Enforcement(memory="kernel")),
-        ({"memory": "mps"}, {"memory": "kernel"}, Enforcement(memory="kernel")),
-        ({"memory": "mps"}, {"cores": "mps"}, Enforcement(memory="mps", cores="mps")),
-        ({"cores": "mps"}, {"cores": "time-slice"}, Enforcement(cores="mps")),
+        ({"memory": "kernel"}, {}, Enforcement(memory=("kernel",))),
+        ({}, {"memory": "mps"}, Enforcement(memory=("mps",))),
+        ({"memory": "kernel"}, {"memory": "none"}, Enforcement(memory=("kernel",))),
+        ({"memory": "kernel"}, {"memory": []}, Enforcement(memory=("kernel",))),
+        ({"memory": "mps"}, {"memory": "kernel"}, Enforcement(memory=("kernel", "mps"))),
+        (
+            {"memory": ["mps", "watchdog"]},
+            {"memory": "mps"},
+            Enforcement(memory=("mps", "watchdog")),
+        ),
+        ({"memory": "mps"}, {"cores": "mps"}, Enforcement(memory=("mps",), cores=("mps",))),
+        ({"cores": "mps"}, {"cores": "time-slice"}, Enforcement(cores=("mps", "time-slice"))),
     ],
 )
 def test_claim_adds_to_what_its_class_demands_and_cannot_weaken_it(
-    of_class: dict[str, str], of_claim: dict[str, str], in_force: Enforcement
+    of_class: dict[str, Any], of_claim: dict[str, Any], in_force: Enforcement
 ) -> None:
     sources = [
         source({**SHARE, "enforcement": of_class}, from_class=True),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from carina_dra.config.enforcement import Levels
 from kubelet_plugin.claim_status.device_health import (
     GpusNow,
     HealthUnknown,
@@ -124,7 +125,8 @@ def test_a_gpu_that_is_gone_has_vanished() -> None:
 def test_who_shares_an_mps_server_is_told_that_faults_are_shared(
     memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Share, "memory_enforcement", memory)
+    levels = Levels(memory=frozenset({"mps"}) if memory == "mps" else frozenset())
+    monkeypatch.setattr(Share, "levels", levels)
     assert ("MPS" in seen(LOST).health("gpu-0-share").message) is (memory == "mps")
     assert "MPS" not in seen(LOST).health("gpu-0").message
     assert "MPS" not in seen(SLOW).health("gpu-0-share").message

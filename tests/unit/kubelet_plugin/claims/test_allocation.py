@@ -94,7 +94,7 @@ def test_share_takes_a_share_config() -> None:
 
     assert isinstance(reading, Wanted)
     (device,) = reading.claim.devices
-    assert device.config == ShareConfig(enforcement=Enforcement(cores="time-slice"))
+    assert device.config == ShareConfig(enforcement=Enforcement(cores=("time-slice",)))
     assert {name: str(amount) for name, amount in device.consumed_capacity.items()} == {
         "memory": "30Gi",
         "cores": "40",

@@ -40,8 +40,8 @@ share_configs = st.builds(
     ShareConfig,
     enforcement=st.builds(
         Enforcement,
-        memory=st.sampled_from(["none", "mps", "kernel"]),
-        cores=st.sampled_from(["none", "time-slice", "mps"]),
+        memory=st.sampled_from([(), ("mps",), ("kernel", "watchdog")]),
+        cores=st.sampled_from([(), ("time-slice",), ("mps", "time-slice")]),
     ),
 )
 devices_with_config = st.one_of(
@@ -118,7 +118,7 @@ def test_the_names_that_pods_know_are_recorded_where_other_versions_ignore_them(
 
 
 def test_a_configuration_of_another_kind_is_recorded_where_other_versions_ignore_it() -> None:
-    config = ShareConfig(enforcement=Enforcement(memory="kernel"))
+    config = ShareConfig(enforcement=Enforcement(memory=("kernel",), cores=("mps", "time-slice")))
     share = allocated_share("gpu-0-share", share_id="s-1", config=config)
     (recorded_device,) = json.loads(render_change(ClaimRecorded(claim(share))))["claim"]["devices"]
     api_version = "resource.carina.dev/v1alpha1"
@@ -126,8 +126,15 @@ def test_a_configuration_of_another_kind_is_recorded_where_other_versions_ignore
     assert recorded_device["deviceConfig"] == {
         "apiVersion": api_version,
         "kind": "ShareConfig",
-        "enforcement": {"memory": "kernel"},
+        "enforcement": {"memory": "kernel", "cores": ["mps", "time-slice"]},
     }
+
+
+def test_a_demand_that_an_earlier_version_recorded_as_a_word_is_read() -> None:
+    earlier = {**SHARE_CONFIG, "enforcement": {"memory": "none", "cores": "time-slice"}}
+    device = {**DEVICE, "device": "gpu-0-share", "deviceConfig": earlier}
+    (found,) = parse_checkpoint(recorded(device)).claims[UID].devices
+    assert found.config == ShareConfig(enforcement=Enforcement(cores=("time-slice",)))
 
 
 def test_a_configuration_of_a_newer_version_is_ignored() -> None:

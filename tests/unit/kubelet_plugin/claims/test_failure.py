@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+from carina_dra.config.enforcement import LackingLevel
 from carina_dra.kube.event import cut_note
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import (
@@ -56,7 +57,7 @@ CASES: list[tuple[ClaimFailure, bool]] = [
     (DeviceMissing(claim(), "gpu-0", ()), True),
     (DeviceUnhealthy(claim(), "gpu-0", "GPU-1", UNREADABLE), True),
     (DeviceUnhealthy(claim(), "gpu-0", "GPU-1", LOST), False),
-    (EnforcementMissing(claim(), "gpu-0-share", "enforcement.memory", "mps", "a", "none"), False),
+    (EnforcementMissing(claim(), "gpu-0-share", (LackingLevel("memory", "mps", "a"),)), False),
     (ShareHeld(claim(), "gpu-0-share", "cores", "110 %", "100 %"), True),
     (TimeSliceDisagrees(claim(), "gpu-0-share", "Short", "Long", claim(uid="other")), True),
     (TimeSlicingMissing(claim(), "gpu-0", "Short", "Tesla P4"), False),
@@ -156,10 +157,16 @@ def test_a_holder_in_another_namespace_is_named_by_its_uid_alone() -> None:
 
 def test_missing_enforcement_names_claim_field_and_device_and_the_remedy() -> None:
     failure = EnforcementMissing(
-        claim(), "gpu-0-share", "enforcement.memory", "kernel", "memoryEnforcement", "none"
+        claim(),
+        "gpu-0-share",
+        (
+            LackingLevel("memory", "watchdog", "memoryEnforcementWatchdog"),
+            LackingLevel("cores", "mps", "coreEnforcementMPS"),
+        ),
     )
     assert str(failure) == (
-        "ResourceClaim default/train or its DeviceClass demands enforcement.memory: kernel in a "
-        "ShareConfig, but device gpu-0-share has memoryEnforcement none; select devices by the "
-        "attribute memoryEnforcement, or demand less"
+        "ResourceClaim default/train or its DeviceClass demands enforcement by watchdog for "
+        "memory and mps for cores in a ShareConfig, which device gpu-0-share does not have; select "
+        "devices by memoryEnforcementWatchdog: true and coreEnforcementMPS: true, or do not demand "
+        "it"
     )

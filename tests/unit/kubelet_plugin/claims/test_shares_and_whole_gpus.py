@@ -35,7 +35,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Asks for a share."""
+    """Asks for a share, not less than the least."""
 
     gib: int
     cores: int
@@ -50,7 +50,7 @@ class Release:
 
 steps = st.lists(
     st.just(Whole())
-    | st.builds(Part, st.integers(1, GIB), st.integers(1, 100))
+    | st.builds(Part, st.integers(GIB // 10, GIB), st.integers(10, 100))
     | st.builds(Release, st.integers(0, 100)),
     max_size=12,
 )

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.resource import (
+    BoolAttribute,
     DeviceAttribute,
     IntAttribute,
     StringAttribute,
@@ -264,7 +265,7 @@ def test_every_counter_that_a_device_consumes_is_in_its_set(model: GpuModel) -> 
 
 def _is_short(attribute: DeviceAttribute) -> bool:
     match attribute:
-        case IntAttribute():
+        case IntAttribute() | BoolAttribute():
             return True
         case StringAttribute(text) | VersionAttribute(text):
             return len(text.encode()) <= limits.ATTRIBUTE_TEXT_BYTES

@@ -53,4 +53,4 @@ def test_the_default_memory_is_in_proportion_to_the_default_cores_and_at_least_a
 def test_equal_time_slices_begin_with_compute_capability_7(
     capability: tuple[int, int] | None, enforcement: str
 ) -> None:
-    assert share(0, cuda_compute_capability=capability).core_enforcement == enforcement
+    assert share(0, cuda_compute_capability=capability).levels.strongest_cores == enforcement

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from carina_dra.allocator.capacity import consumed_capacity, fits
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
+    BoolAttribute,
+    CapacityRequirements,
     Counter,
     Device,
     DeviceTaint,
@@ -140,6 +142,11 @@ def test_shares_say_how_firmly_their_limits_are_enforced(
         "type": StringAttribute("share"),
         "memoryEnforcement": StringAttribute("none"),
         "coreEnforcement": StringAttribute(level),
+        "memoryEnforcementKernel": BoolAttribute(value=False),
+        "memoryEnforcementMPS": BoolAttribute(value=False),
+        "memoryEnforcementWatchdog": BoolAttribute(value=False),
+        "coreEnforcementMPS": BoolAttribute(value=False),
+        "coreEnforcementTimeSlice": BoolAttribute(value=level == "time-slice"),
     }
     assert list(of_shares.attributes) == sorted(of_shares.attributes)
 
@@ -150,7 +157,7 @@ def test_shares_say_how_firmly_their_limits_are_enforced(
         (81559 * 2**20, 10, "81559Mi", "8155Mi"),
         (80 * 2**30, 25, "80Gi", "20Gi"),
         (80 * 2**30 + 1, 100, "80Gi", "80Gi"),
-        (2 * 2**20, 1, "2Mi", "1Mi"),
+        (2 * 2**20, 10, "2Mi", "1Mi"),
     ],
 )
 def test_shares_get_by_default_memory_in_proportion_to_their_cores(
@@ -167,10 +174,17 @@ def test_shares_get_by_default_memory_in_proportion_to_their_cores(
     assert shown == {"cores": ("100", str(share_cores)), "memory": (value, default)}
 
 
-@given(memory=st.integers(2 * 2**20, 2**45), share_cores=st.integers(1, 100))
-def test_request_policies_follow_the_rules_of_the_api(memory: int, share_cores: int) -> None:
-    """Validation of ResourceSlices in Kubernetes 1.37, `validateRequestPolicyValidRange`."""
-    settings = PublishSettings(DRIVER, share_cores)
+least_shares = st.fractions(Fraction(1, 1000), Fraction(1))
+
+
+@given(
+    memory=st.integers(2 * 2**20, 2**45), share_cores=st.integers(1, 100), least_share=least_shares
+)
+def test_request_policies_follow_the_rules_of_the_api(
+    memory: int, share_cores: int, least_share: Fraction
+) -> None:
+    """Validation of ResourceSlices in Kubernetes 1.37, `validateRequestPolicyRange`."""
+    settings = PublishSettings(DRIVER, share_cores, least_share=least_share)
     (device,) = published(share(0, memory_bytes=memory), settings=settings)
 
     for capacity in device.capacity.values():
@@ -195,8 +209,34 @@ def test_as_many_default_shares_fit_as_their_cores_say(memory: int, share_cores:
 
     amounts = consumed_capacity(device.capacity, None, fractional=False)
     assert amounts is not None
-    in_use = {name: amount.nanos * (100 // share_cores - 1) for name, amount in amounts.items()}
+    number = 100 // max(share_cores, 10)
+    in_use = {name: amount.nanos * (number - 1) for name, amount in amounts.items()}
     assert fits(amounts, device.capacity, in_use)
+
+
+TINY = CapacityRequirements({"memory": Quantity.of(1), "cores": Quantity.of(1)})
+
+
+@given(memory=st.integers(1000 * 2**20, 2**45), parts=st.integers(2, 100))
+def test_a_request_for_less_gets_the_least_share_of_which_as_many_fit_as_it_says(
+    memory: int, parts: int
+) -> None:
+    settings = PublishSettings(DRIVER, least_share=Fraction(1, parts))
+    (device,) = published(share(0, memory_bytes=memory), settings=settings)
+
+    amounts = consumed_capacity(device.capacity, TINY, fractional=False)
+    assert amounts is not None
+    assert amounts["cores"] == Quantity.of(100 // parts)
+    assert memory / parts - 2 * 2**20 < amounts["memory"].value() <= memory / parts
+    in_use = {name: amount.nanos * (parts - 1) for name, amount in amounts.items()}
+    assert fits(amounts, device.capacity, in_use)
+
+
+def test_a_default_share_is_not_less_than_the_least() -> None:
+    settings = PublishSettings(DRIVER, share_cores=10, least_share=Fraction(1, 7))
+    (device,) = published(share(0, memory_bytes=70 * 2**30), settings=settings)
+    amounts = consumed_capacity(device.capacity, None, fractional=False)
+    assert amounts == {"cores": Quantity.of(14), "memory": Quantity.of(10 * 2**30)}
 
 
 def test_devices_that_count_in_queues_say_exactly_what_they_count_at_least() -> None:
