@@ -14,6 +14,7 @@ from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.nvidia.driver_search import DriverSearch
 from carina_dra.nvidia.nvml_library import NvmlLibrary
 from carina_dra.process.cluster import connected
+from carina_dra.process.execution import start_again
 from carina_dra.process.program import run_to_the_end
 from kubelet_plugin import waiting
 from kubelet_plugin.claim_status.live_claims import LiveClaims
@@ -65,7 +66,7 @@ def _connect_and_run(chosen: PluginSettings, connection: Connection, stop: threa
     with Client(connection, user_agent=PROGRAM) as client:
         again = run(chosen, client, stop)
     if again:
-        waiting.start_again()
+        start_again()
 
 
 def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:

@@ -5,15 +5,11 @@ three quarters of its memory, on every node of a cluster. So the plugin replaces
 process, with execve(2), until a GPU is plugged in or the driver is loaded, and this process
 replaces itself by the plugin. Therefore this module imports only what is small.
 
-SIGTERM and SIGINT are blocked and waited for, and stay blocked in the program that comes next until
-it has handlers for them. So none is lost, not even by a process with the ID 1, which ignores
-signals without a handler.
+SIGTERM and SIGINT are blocked and waited for.
 """
 
 import argparse
-import contextlib
 import logging
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,8 +17,10 @@ from pathlib import Path
 from typing import Final, NoReturn, get_args
 
 from carina_dra.process import logs
+from carina_dra.process.execution import replace_by
 from carina_dra.process.http_endpoint import HttpEndpoint
 from carina_dra.process.termination import SIGNALS
+from carina_dra.sharing.files import FILES
 from kubelet_plugin.host import HostPaths
 
 _LOOK_SECONDS: Final = 2.0
@@ -34,12 +32,13 @@ _log = logging.getLogger(__name__)
 def has_work(host: HostPaths, plugin_directory: Path) -> bool:
     """Whether the node has a GPU or the driver, or the plugin has run on it before.
 
-    In the second case there may be claims, ResourceSlices and MIG instances of the plugin.
+    In the second case there may be claims, ResourceSlices and MIG instances of the plugin. The
+    files of carina-sharing say nothing: it runs on the same nodes.
     """
     if host.has_gpu():
         return True
     try:
-        return any(plugin_directory.iterdir())
+        return any(file.name not in FILES for file in plugin_directory.iterdir())
     except FileNotFoundError:
         return False
     except OSError:
@@ -48,7 +47,7 @@ def has_work(host: HostPaths, plugin_directory: Path) -> bool:
 
 def wait_instead(host: HostPaths, http_address: str, log_format: str, log_level: str) -> NoReturn:
     """Replaces the process by one that waits until the node has a GPU, and then starts it again."""
-    _replace_by(
+    replace_by(
         [
             *(sys.executable, "-P", "-m", __name__),
             *("--host-root", str(host.root), "--http-address", http_address),
@@ -56,15 +55,6 @@ def wait_instead(host: HostPaths, http_address: str, log_format: str, log_level:
             *sys.orig_argv,
         ]
     )
-
-
-def start_again() -> NoReturn:
-    """Replaces the process by one with the same command, which has none of its files open."""
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the folder itself, which is closed
-            if int(number) > sys.stderr.fileno():
-                os.set_inheritable(int(number), False)  # noqa: FBT003 - its signature
-    _replace_by(list(sys.orig_argv))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -87,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if endpoint is not None:
         endpoint.stop()
     _log.info("a GPU or the NVIDIA driver has appeared; starting the plugin")
-    _replace_by(given.command)
+    replace_by(given.command)
 
 
 def _endpoint(address: str) -> HttpEndpoint:
@@ -104,11 +94,6 @@ def _endpoint(address: str) -> HttpEndpoint:
         raise SystemExit(_UNBINDABLE) from None
     endpoint.start()
     return endpoint
-
-
-def _replace_by(command: list[str]) -> NoReturn:
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    os.execv(sys.executable, command)  # noqa: S606 - the interpreter, with a command of this process
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from documentation.markdown import code, paragraph, sentence, table
 
 _CODE: Final = re.compile(r"^  (?P<code>\d+)  (?P<meaning>.*(?:\n {5}.*)*)", re.MULTILINE)
 _EVERY: Final = "every command"
-_PROCESSES: Final = "`carina-controller`, `carina-kubelet-plugin`"
+_PROCESSES: Final = "`carina-controller`, `carina-kubelet-plugin`, `carina-sharing`"
 
 
 def page() -> str:

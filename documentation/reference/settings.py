@@ -11,6 +11,7 @@ from controller.settings import Settings
 from documentation import markdown
 from documentation.markdown import code, paragraph, sentence, table
 from kubelet_plugin.settings import PluginSettings
+from sharing.settings import SharingSettings
 
 _BOUNDS: Final = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
@@ -19,7 +20,7 @@ def page() -> str:
     """The page, in Markdown."""
     return markdown.page(
         "Settings",
-        "the settings of the plugin and the controller",
+        "the settings of the processes",
         paragraph(
             "Settings are read from flags, the environment, a file (`--config FILE`, in YAML) and "
             "defaults, in this precedence. The "
@@ -28,6 +29,7 @@ def page() -> str:
             "unknown flags are errors."
         ),
         _section("carina-kubelet-plugin", PluginSettings),
+        _section("carina-sharing", SharingSettings),
         _section("carina-controller", Settings),
     )
 

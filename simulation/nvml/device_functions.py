@@ -1,19 +1,22 @@
 """C functions about the system and about whole GPUs."""
 
+import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pynvml
 
 from simulation.nvml.c_arguments import fill, number, put, put_handle, put_text, target, text
 from simulation.nvml.library import Session, answer, function
 from simulation.nvml.mig import device_uuid, profile_by_index
+from simulation.nvml.state import WHOLE_GPU
 
 _ARCHITECTURES = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 _BRANDS = {"tesla": 2, "nvidia": 14}
 _ADDRESSING = {"none": 0, "hmm": 1, "ats": 2}
 _DRIVER_RESERVED_BYTES = 600 * 2**20
 _COMPUTE_MODES = (0, 2, 3)
+_NOT_AVAILABLE = 2**64 - 1
 
 
 def _write(buffer: Any, length: Any, value: str) -> None:
@@ -281,29 +284,60 @@ def nvmlDeviceSetComputeMode(nvml: Session, device: Any, mode: Any) -> None:
 def nvmlDeviceGetComputeRunningProcesses_v3(
     nvml: Session, device: Any, count: Any, processes: Any
 ) -> None:
-    running = nvml.device(device).state.processes
-    room = target(count).value
-    put(count, len(running))
-    if len(running) > room:
-        answer(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
-    for index, pid in enumerate(running):
-        processes[index].pid = pid
-        processes[index].usedGpuMemory = 2**30
-        processes[index].gpuInstanceId = 0xFFFFFFFF
-        processes[index].computeInstanceId = 0xFFFFFFFF
+    _give_processes(nvml, device, count, processes, "compute")
 
 
 @function
 def nvmlDeviceGetGraphicsRunningProcesses_v3(
-    nvml: Session, device: Any, count: Any, _processes: Any
+    nvml: Session, device: Any, count: Any, processes: Any
 ) -> None:
-    nvml.device(device)
-    put(count, 0)
+    _give_processes(nvml, device, count, processes, "graphics")
 
 
 @function
 def nvmlDeviceGetMPSComputeRunningProcesses_v3(
-    nvml: Session, device: Any, count: Any, _processes: Any
+    nvml: Session, device: Any, count: Any, processes: Any
 ) -> None:
-    nvml.device(device)
-    put(count, 0)
+    _give_processes(nvml, device, count, processes, "mps")
+
+
+def _give_processes(
+    nvml: Session,
+    device: Any,
+    count: Any,
+    processes: Any,
+    kind: Literal["compute", "graphics", "mps"],
+) -> None:
+    running = [known for known in nvml.device(device).state.processes if kind in known.kinds]
+    room = target(count).value
+    put(count, len(running))
+    if len(running) > room:
+        answer(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+    for index, process in enumerate(running):
+        processes[index].pid = process.pid
+        processes[index].usedGpuMemory = (
+            _NOT_AVAILABLE if process.memory is None else process.memory
+        )
+        processes[index].gpuInstanceId = WHOLE_GPU
+        processes[index].computeInstanceId = WHOLE_GPU
+
+
+@function
+def nvmlDeviceGetProcessUtilization(
+    nvml: Session, device: Any, samples: Any, count: Any, since: Any
+) -> None:
+    state = nvml.device(device).state
+    if state.mig_enabled:
+        answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    now = int(time.time() * 1_000_000)
+    computing = [process for process in state.processes if process.sm_percent]
+    if not computing or now <= number(since):
+        answer(pynvml.NVML_ERROR_NOT_FOUND)
+    room = target(count).value
+    put(count, len(computing))
+    if samples is None or len(computing) > room:
+        answer(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+    for index, process in enumerate(computing):
+        samples[index].pid = process.pid
+        samples[index].timeStamp = now
+        samples[index].smUtil = process.sm_percent

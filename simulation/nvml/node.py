@@ -13,7 +13,15 @@ from simulation.nvml import host_tree
 from simulation.nvml.hardware import HARDWARE, Hardware, load_profile
 from simulation.nvml.host_tree import DeviceNodes
 from simulation.nvml.library import in_use_file
-from simulation.nvml.state import WHOLE_GPU, DriverState, Fault, GpuState, NodeState, StateFile
+from simulation.nvml.state import (
+    WHOLE_GPU,
+    DriverState,
+    Fault,
+    GpuProcess,
+    GpuState,
+    NodeState,
+    StateFile,
+)
 
 __all__ = ["DeviceNodes", "SimulatedNode"]
 
@@ -78,17 +86,27 @@ class SimulatedNode:
         """The directory that stands for the node's "/"."""
         return host_tree.root(self.directory)
 
+    def sharing_command(self, settings: Mapping[str, str | Path]) -> list[str]:
+        """The command that runs the real carina-sharing on this node, with simulated libnvidia-ml.
+
+        `settings` are its flags without dashes; those for the roots of host and driver are added.
+        """
+        return self._command("sharing", settings)
+
     def plugin_command(self, settings: Mapping[str, str | Path]) -> list[str]:
         """The command that runs the real kubelet plugin on this node, with simulated libnvidia-ml.
 
         `settings` are its flags without dashes; those for the roots of host and driver are added.
         """
+        return self._command("kubelet_plugin", settings)
+
+    def _command(self, module: str, settings: Mapping[str, str | Path]) -> list[str]:
         roots = dict.fromkeys(("host-root", "driver-root", "host-driver-root"), self.root)
         flags = (
             part for name, value in {**roots, **settings}.items() for part in (f"--{name}", value)
         )
         simulated = ("-m", "simulation.nvml", "--node", self.directory)
-        return list(map(str, (sys.executable, *simulated, "-m", "kubelet_plugin", *flags)))
+        return list(map(str, (sys.executable, *simulated, "-m", module, *flags)))
 
     @property
     def hardware(self) -> Hardware:
@@ -162,17 +180,14 @@ class SimulatedNode:
         fresh.symlink_to(link.readlink())
         fresh.rename(link)
 
-    def run_process(self, minor: int, pid: int) -> None:
-        """Adds a process that uses the GPU."""
-        self._change_gpu(minor, lambda gpu: replace(gpu, processes=(*gpu.processes, pid)))
+    def run_process(self, minor: int, pid: int, **what: Any) -> None:
+        """Adds a process that uses the GPU, or changes it: members of `state.GpuProcess`."""
+        process = GpuProcess(pid, **what)
+        self._change_gpu(minor, lambda gpu: replace(gpu, processes=(*_others(gpu, pid), process)))
 
     def end_process(self, minor: int, pid: int) -> None:
         """Removes a process that uses the GPU."""
-
-        def end(gpu: GpuState) -> GpuState:
-            return replace(gpu, processes=tuple(other for other in gpu.processes if other != pid))
-
-        self._change_gpu(minor, end)
+        self._change_gpu(minor, lambda gpu: replace(gpu, processes=_others(gpu, pid)))
 
     # --- events ---
 
@@ -309,6 +324,10 @@ class SimulatedNode:
 
     def _write_tree(self, state: NodeState) -> None:
         host_tree.write(self.directory, self._hardware, state, self._nodes)
+
+
+def _others(gpu: GpuState, pid: int) -> tuple[GpuProcess, ...]:
+    return tuple(process for process in gpu.processes if process.pid != pid)
 
 
 def gpu_uuid(name: str, minor: int) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "Event",
     "Fault",
     "GpuInstance",
+    "GpuProcess",
     "GpuState",
     "Health",
     "NodeState",
@@ -77,6 +78,19 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that uses a GPU."""
+
+    pid: int
+    memory: int | None = 2**30
+    """Bytes; None if the driver does not say it."""
+    sm_percent: int = 0
+    """Of the GPU's multiprocessors."""
+    kinds: frozenset[Literal["compute", "graphics", "mps"]] = frozenset({"compute"})
+    """The lists that it is in."""
+
+
+@dataclass(frozen=True, slots=True)
 class GpuState:
     """The state of a GPU."""
 
@@ -88,8 +102,7 @@ class GpuState:
     compute_mode: int = 0
     virtualization: int = 0
     """NVML's number of the virtualization mode; 0 is none, 2 is a vGPU in its guest."""
-    processes: tuple[int, ...] = ()
-    """Process ids that use the GPU."""
+    processes: tuple[GpuProcess, ...] = ()
     instances: tuple[GpuInstance, ...] = ()
     health: Health = Health()
 

@@ -88,7 +88,7 @@ def test_no_module_is_compiled_at_a_start(archive: tarfile.TarFile) -> None:
 def test_change_of_the_code_changes_a_small_layer(archive: tarfile.TarFile) -> None:
     *_, dependencies, code = ({entry.name for entry in layer} for layer in _layers(archive))
 
-    ours = ("carina_dra", "controller", "kubelet_plugin")
+    ours = ("carina_dra", "controller", "kubelet_plugin", "sharing")
     assert not [name for name in dependencies if any(f"/{package}/" in name for package in ours)]
     assert [name for name in code if any(f"/{package}/" in name for package in ours)]
     assert not [name for name in code if "/pydantic/" in name]

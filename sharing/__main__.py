@@ -1,0 +1,5 @@
+"""`python -m sharing` is `carina-sharing`."""
+
+from sharing.main import main
+
+main()

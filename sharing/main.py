@@ -1,0 +1,111 @@
+"""`carina-sharing`: connects the parts of the process, and stops them on SIGTERM."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from carina_dra.durable_file import make_folder
+from carina_dra.nvidia.driver_search import DriverSearch
+from carina_dra.nvidia.loaded_driver import gpu_addresses
+from carina_dra.nvidia.nvml_library import NvmlLibrary
+from carina_dra.process.execution import start_again
+from carina_dra.process.program import ProgramError, run_to_the_end, served_http
+from carina_dra.sharing.message import WantedShares
+from sharing import namespaces
+from sharing.cgroup import KubepodsFolder
+from sharing.processes import GpuProcesses, ProcessTable
+from sharing.sampling import Sampling
+from sharing.settings import SharingSettings
+from sharing.socket_server import SocketServer
+from sharing.wanted_file import WantedFile
+
+PROGRAM: Final = "carina-sharing"
+_PROC: Final = Path("/proc")
+
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs until SIGTERM or SIGINT. Exits with 2 if the settings are invalid."""
+    run_to_the_end(PROGRAM, SharingSettings, _run_or_start_again, arguments)
+
+
+def _run_or_start_again(chosen: SharingSettings, stop: threading.Event) -> None:
+    if run(chosen, stop):
+        start_again()
+
+
+def run(chosen: SharingSettings, stop: threading.Event) -> bool:
+    """Runs until `stop` is set, or until the loaded driver library was replaced.
+
+    Returns whether to start it again in its place.
+
+    Raises ProgramError: it does not see the processes of the node, or a folder, file, socket or
+    address cannot be used.
+    """
+    if (problem := namespaces.problem()) is not None:
+        raise ProgramError(problem)
+    again = threading.Event()
+
+    def begin_again() -> None:
+        again.set()
+        stop.set()
+
+    search = DriverSearch(chosen.driver_locations)
+    library = NvmlLibrary(
+        partial(gpu_addresses, chosen.host_root), search.nvml_libraries, below=search.roots
+    )
+    table = ProcessTable(_PROC, _folders(chosen))
+    sampling = Sampling(library, GpuProcesses(table), start_again=begin_again)
+    file = WantedFile(chosen.plugin_directory)
+    try:
+        make_folder(chosen.plugin_directory)
+        wanted = file.load()
+        server = SocketServer(
+            chosen.socket,
+            chosen.new_socket,
+            want=partial(_keep_and_watch, file, sampling),
+            report=sampling.report,
+        )
+    except OSError as error:
+        raise ProgramError(
+            f"{chosen.plugin_directory} cannot be used: {error}; it must be a folder of the host "
+            "that this process can write"
+        ) from error
+    sampling.want(wanted)
+    with contextlib.ExitStack() as cleanup:
+        server.start()
+        cleanup.callback(server.stop)
+        cleanup.enter_context(
+            served_http(
+                chosen.http_address,
+                metrics=lambda: b"",
+                content_type="text/plain; version=0.0.4; charset=utf-8",
+                healthy=lambda: None,
+                ready=lambda: None,
+            )
+        )
+        threading.Thread(
+            target=sampling.run, args=(server.tell,), name="sampling", daemon=True
+        ).start()
+        stop.wait()
+        _log.info("stopping")
+    return again.is_set()
+
+
+def _folders(chosen: SharingSettings) -> tuple[KubepodsFolder, ...]:
+    if chosen.kubepods is not None:
+        return (KubepodsFolder(str(chosen.kubepods)),)
+    return namespaces.kubepods_folders(_PROC)
+
+
+def _keep_and_watch(file: WantedFile, sampling: Sampling, wanted: WantedShares) -> None:
+    try:
+        file.save(wanted)
+    except OSError as error:
+        _log.error("what is to be watched cannot be recorded", extra={"error": str(error)})
+    sampling.want(wanted)

@@ -1,0 +1,187 @@
+"""Who uses a GPU, as NVML says, and of which pod a process is, as procfs says.
+
+NVML gives PIDs in the PID namespace of its caller, so this process has to be in that of the host.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import pynvml
+
+from carina_dra.nvidia.nvml_library import NvmlCallError, call, optional_call
+from sharing.cgroup import KubepodsFolder, PodCgroup, pod_of
+from sharing.observation import GpuSample, Seen, Unseen
+from sharing.use import GpuProcess
+
+_MOST_PROCESSES: Final = 4096
+"""Of a GPU that are looked up, those with the most memory first: ten times what fits on a GPU with
+the memory that each needs to compute. More of them must not cost more time."""
+_SM_WINDOW: Final = 1.0
+"""Seconds."""
+_NONE_COMPUTED: Final = "NVML_ERROR_NOT_FOUND"
+# Those without a version raise an error of pynvml's own if the driver does not have them.
+_COMPUTE: Final = pynvml.nvmlDeviceGetComputeRunningProcesses_v3
+_MORE: Final = (
+    pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
+    pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedProcess:
+    """A process that has ended, so that its PID may be another's by now."""
+
+
+class ProcessTable:
+    """The processes of the node."""
+
+    def __init__(self, proc: Path, folders: Sequence[KubepodsFolder]) -> None:
+        """`folders` are those that the cgroups of pods can be in."""
+        self._proc = str(proc)
+        self._folders = folders
+
+    def pod(self, pid: int, listed_at: int) -> PodCgroup | EndedProcess | None:
+        """Returns the pod of a process that had this PID at a time; None if it is of none.
+
+        The time is in clock ticks since the boot (`ticks`). A process that began later, or in the
+        same tick, may be another one.
+        """
+        try:
+            # All that is opened below is of this process, even if its PID is given to another.
+            folder = os.open(f"{self._proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return EndedProcess()
+        try:
+            if _start(_read(folder, "stat")) >= listed_at:
+                return EndedProcess()
+            return pod_of(_read(folder, "cgroup"), self._folders)
+        except OSError:
+            return EndedProcess()
+        finally:
+            os.close(folder)
+
+
+def ticks() -> int:
+    """Returns the time since the boot, as procfs has the start of a process: in clock ticks."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS_A_SECOND)
+
+
+_TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
+
+
+def _read(folder: int, name: str) -> str:
+    descriptor = os.open(name, os.O_RDONLY, dir_fd=folder)
+    try:
+        parts = []
+        while part := os.read(descriptor, 65536):
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts).decode(errors="surrogateescape")
+
+
+def _start(stat: str) -> int:
+    """Field 22, starttime, of /proc/<pid>/stat (proc_pid_stat(5)). A name may have parentheses."""
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+class GpuProcesses:
+    """The processes of GPUs, read within leases of NVML. For one thread."""
+
+    def __init__(self, table: ProcessTable, now: Callable[[], float] = time.time) -> None:
+        """`now` is in seconds since 1970."""
+        self._table = table
+        self._now = now
+        self._sm: dict[str, _SmPercent] = {}
+
+    def read(self, uuid: str) -> GpuSample:
+        """Returns the processes of a GPU, or why they cannot be told.
+
+        Blocks as long as the driver does.
+        """
+        try:
+            return self._read(uuid)
+        except NvmlCallError as error:
+            return Unseen(str(error.failure))
+
+    def forget(self) -> None:
+        """Forgets what was read in earlier sessions."""
+        self._sm.clear()
+
+    def _read(self, uuid: str) -> GpuSample:
+        handle = call(pynvml.nvmlDeviceGetHandleByUUID, uuid)
+        modes = optional_call(pynvml.nvmlDeviceGetMigMode, handle)
+        if modes is not None and pynvml.NVML_DEVICE_MIG_ENABLE in modes:
+            return Unseen("it is in MIG mode")
+        listed_at = ticks()
+        memory: dict[int, int] = {}
+        more = (optional_call(function, handle) or () for function in _MORE)
+        for process in chain(call(_COMPUTE, handle), *more):
+            if process.usedGpuMemory is None:
+                return Unseen("the driver does not say how much memory processes use")
+            memory[process.pid] = max(process.usedGpuMemory, memory.get(process.pid, 0))
+        sm_percent = self._sm_percent(uuid, handle) if memory else {}
+        return Seen(tuple(self._processes(memory, sm_percent, listed_at)))
+
+    def _processes(
+        self, memory: Mapping[int, int], sm_percent: Mapping[int, int] | None, listed_at: int
+    ) -> list[GpuProcess]:
+        found = []
+        by_size = sorted(memory.items(), key=lambda process: (-process[1], process[0]))
+        for index, (pid, used) in enumerate(by_size):
+            pod = self._table.pod(pid, listed_at) if index < _MOST_PROCESSES else None
+            if isinstance(pod, EndedProcess):
+                continue
+            found.append(
+                GpuProcess(
+                    pid=pid,
+                    pod_uid=None if pod is None else pod.pod_uid,
+                    container_id=None if pod is None else pod.container_id,
+                    memory=used,
+                    sm_percent=None if sm_percent is None else sm_percent.get(pid, 0),
+                )
+            )
+        return found
+
+    def _sm_percent(self, uuid: str, handle: object) -> Mapping[int, int] | None:
+        """What the processes of a GPU compute, by PID, as of a second ago at most."""
+        now = self._now()
+        known = self._sm.get(uuid)
+        if known is None or not 0 <= now - known.read_at < _SM_WINDOW:
+            known = self._sm[uuid] = _SmPercent(now, _read_sm_percent(handle, now))
+        return known.by_pid
+
+
+@dataclass(frozen=True, slots=True)
+class _SmPercent:
+    read_at: float
+    by_pid: Mapping[int, int] | None
+
+
+def _read_sm_percent(handle: object, now: float) -> Mapping[int, int] | None:
+    """None if the driver does not say it."""
+    since = int((now - _SM_WINDOW) * 1_000_000)
+    try:
+        samples: Sequence[Any] | None = optional_call(
+            pynvml.nvmlDeviceGetProcessUtilization, handle, since
+        )
+    except NvmlCallError as error:
+        if error.failure.code == _NONE_COMPUTED:
+            return {}
+        _log.debug("use of multiprocessors cannot be read", extra={"failure": str(error.failure)})
+        return None
+    if samples is None:
+        return None
+    percent: dict[int, int] = {}
+    for sample in samples:
+        if sample.timeStamp > since:  # drivers also give what they saw earlier
+            percent[sample.pid] = max(min(sample.smUtil, 100), percent.get(sample.pid, 0))
+    return percent

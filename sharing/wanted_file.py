@@ -1,0 +1,49 @@
+"""The last message of the kubelet plugin, on disk: what is watched after a restart."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from carina_dra.durable_file import replace_file
+from carina_dra.sharing.files import DAMAGED, NEW_WANTED, WANTED
+from carina_dra.sharing.message import MessageError, WantedShares
+
+_NOTHING: Final = WantedShares(generation=0, shares=())
+
+_log = logging.getLogger(__name__)
+
+
+class WantedFile:
+    """The file in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self) -> WantedShares:
+        """Returns what is in the file; nothing if there is none.
+
+        A file that cannot be read as a message is set aside. The plugin sends what it wants when it
+        connects. Raises OSError.
+        """
+        file = self._folder / WANTED
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            return _NOTHING
+        try:
+            return WantedShares.parse(content)
+        except MessageError as error:
+            aside = self._folder / DAMAGED
+            file.replace(aside)
+            _log.error(
+                "the file of watched shares is damaged and was set aside; shares are watched again "
+                "once the kubelet plugin connects",
+                extra={"path": str(aside), "error": str(error)},
+            )
+            return _NOTHING
+
+    def save(self, wanted: WantedShares) -> None:
+        """Replaces the file, durably. Raises OSError."""
+        folder = os.fspath(self._folder)
+        replace_file(f"{folder}/{WANTED}", wanted.line(), temporary=f"{folder}/{NEW_WANTED}")

@@ -1,0 +1,1 @@
+"""carina-sharing, part by part."""

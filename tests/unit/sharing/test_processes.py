@@ -1,0 +1,262 @@
+"""Processes of GPUs, by simulated NVML and the procfs of this machine."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from carina_dra.nvidia.nvml_library import NvmlLibrary
+from sharing.cgroup import DEFAULT_FOLDERS, PodCgroup
+from sharing.observation import GpuSample, Seen, Unseen
+from sharing.processes import EndedProcess, GpuProcesses, ProcessTable, ticks
+from simulation.nvml.installation import installed
+from simulation.nvml.node import SimulatedNode
+from tests.eventually import eventually
+
+MIB = 2**20
+UID, ID = "0a1b2c3d-1111-2222-3333-444455556666", "4f" * 32
+
+
+class Procfs:
+    """A folder with processes, as /proc has them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, pid: int, pod_uid: str | None, *, began: int = 5) -> None:
+        own = self.folder / str(pid)
+        own.mkdir(exist_ok=True)
+        fields = " ".join(["S", *["0"] * 18, str(began), "0"])
+        (own / "stat").write_text(f"{pid} (a) b () {fields}\n")
+        path = "/system.slice" if pod_uid is None else f"/kubepods/pod{pod_uid}/{ID}"
+        (own / "cgroup").write_text(f"0::{path}\n")
+
+    @property
+    def table(self) -> ProcessTable:
+        return ProcessTable(self.folder, DEFAULT_FOLDERS)
+
+
+@pytest.fixture
+def procfs(tmp_path: Path) -> Procfs:
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    return Procfs(folder)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimulatedNode:
+    return SimulatedNode.create(tmp_path / "node", "dgx-h100", name="node-1")
+
+
+@pytest.fixture
+def reader(node: SimulatedNode, procfs: Procfs) -> Iterator[GpuProcesses]:
+    with installed(node.directory), NvmlLibrary(lambda: None).lease():
+        yield GpuProcesses(procfs.table)
+
+
+def sample(reader: GpuProcesses, node: SimulatedNode, minor: int = 0) -> GpuSample:
+    return reader.read(node.state.gpus[minor].uuid)
+
+
+def seen(reader: GpuProcesses, node: SimulatedNode) -> list[tuple[int, str | None, int]]:
+    """PID, pod and MiB of each process of the first GPU."""
+    found = sample(reader, node)
+    assert isinstance(found, Seen)
+    return [(known.pid, known.pod_uid, known.memory // MIB) for known in found.processes]
+
+
+def test_a_process_has_its_pod_and_memory(
+    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+) -> None:
+    procfs.add(101, UID)
+    procfs.add(102, None)
+    node.run_process(0, 101, memory=300 * MIB)
+    node.run_process(0, 102, memory=400 * MIB)
+    assert seen(reader, node) == [(102, None, 400), (101, UID, 300)]
+    found = sample(reader, node)
+    assert isinstance(found, Seen)
+    assert [known.container_id for known in found.processes] == [None, ID]
+
+
+def test_processes_of_all_lists_count_once_with_the_most_that_one_says(
+    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+) -> None:
+    for pid, kinds in ((1, {"compute", "graphics"}), (2, {"graphics"}), (3, {"mps", "compute"})):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, memory=pid * MIB, kinds=frozenset(kinds))
+    assert seen(reader, node) == [(3, UID, 3), (2, UID, 2), (1, UID, 1)]
+
+
+def test_a_process_that_has_ended_is_left_out(
+    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+) -> None:
+    node.run_process(0, 101)
+    assert seen(reader, node) == []
+
+
+def test_a_process_that_began_after_the_list_was_read_is_another_one(procfs: Procfs) -> None:
+    procfs.add(101, UID, began=1000)
+    assert procfs.table.pod(101, listed_at=1000) == EndedProcess()
+    assert procfs.table.pod(101, listed_at=999) == EndedProcess()
+    assert procfs.table.pod(101, listed_at=1001) == PodCgroup(UID, ID)
+
+
+def test_a_process_that_moves_belongs_to_where_it_is(
+    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+) -> None:
+    node.run_process(0, 101)
+    procfs.add(101, UID)
+    assert seen(reader, node)[0][1] == UID
+    procfs.add(101, None)
+    assert seen(reader, node)[0][1] is None
+
+
+@contextmanager
+def sleeping() -> Iterator[int]:
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        yield process.pid
+        process.kill()
+
+
+def test_the_processes_of_this_machine_are_read_as_procfs_has_them() -> None:
+    table = ProcessTable(Path("/proc"), DEFAULT_FOLDERS)
+    before = ticks()
+    with sleeping() as pid:
+        assert table.pod(pid, before) == EndedProcess()
+        eventually(lambda: ticks() > before + 1)
+        assert table.pod(pid, ticks() + 1) is None
+    assert table.pod(pid, ticks() + 1) == EndedProcess()
+    assert table.pod(os.getpid(), ticks()) is None
+
+
+def test_memory_that_the_driver_does_not_say_is_a_reason(
+    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+) -> None:
+    procfs.add(101, UID)
+    node.run_process(0, 101, memory=None)
+    reason = "the driver does not say how much memory processes use"
+    assert sample(reader, node) == Unseen(reason)
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+        "nvmlDeviceGetMigMode",
+    ],
+)
+def test_a_call_that_a_driver_does_not_have_costs_what_it_feeds(
+    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs, symbol: str
+) -> None:
+    procfs.add(101, UID)
+    node.run_process(0, 101)
+    node.remove_symbol(symbol)
+    assert [pid for pid, *_ in seen(reader, node)] == [101]
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetHandleByUUID",
+    ],
+)
+def test_a_call_that_fails_leaves_the_gpu_unwatched_with_the_reason(
+    reader: GpuProcesses, node: SimulatedNode, symbol: str
+) -> None:
+    node.fail(symbol, pynvml.NVML_ERROR_UNKNOWN)
+    failed = sample(reader, node)
+    assert isinstance(failed, Unseen)
+    assert "returned NVML_ERROR_UNKNOWN" in failed.reason
+
+
+def test_a_lost_gpu_is_unwatched_and_others_are_not(
+    reader: GpuProcesses, node: SimulatedNode
+) -> None:
+    node.lose_gpu(0)
+    assert isinstance(sample(reader, node, 0), Unseen)
+    assert sample(reader, node, 1) == Seen(())
+
+
+def test_a_gpu_in_mig_mode_is_unwatched(reader: GpuProcesses, node: SimulatedNode) -> None:
+    pynvml.nvmlDeviceSetMigMode(pynvml.nvmlDeviceGetHandleByIndex(0), 1)
+    assert sample(reader, node) == Unseen("it is in MIG mode")
+
+
+def sm(reader: GpuProcesses, node: SimulatedNode) -> list[int | None]:
+    found = sample(reader, node)
+    assert isinstance(found, Seen)
+    return [known.sm_percent for known in found.processes]
+
+
+class Clock:
+    now = 1e9
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timed(node: SimulatedNode, procfs: Procfs, clock: Clock) -> Iterator[GpuProcesses]:
+    with installed(node.directory), NvmlLibrary(lambda: None).lease():
+        yield GpuProcesses(procfs.table, clock)
+
+
+def test_the_use_of_multiprocessors_is_read_once_a_second(
+    timed: GpuProcesses, node: SimulatedNode, procfs: Procfs, clock: Clock
+) -> None:
+    procfs.add(101, UID)
+    node.run_process(0, 101, sm_percent=40)
+    assert sm(timed, node) == [40]
+    node.run_process(0, 101, sm_percent=70)
+    clock.now += 0.9
+    assert sm(timed, node) == [40]
+    clock.now += 0.1
+    assert sm(timed, node) == [70]
+    node.run_process(0, 101, sm_percent=0)
+    clock.now += 1
+    assert sm(timed, node) == [0]
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION])
+def test_a_driver_that_does_not_say_it_costs_nothing_else(
+    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs, code: int
+) -> None:
+    procfs.add(101, UID)
+    node.run_process(0, 101, sm_percent=40)
+    node.fail("nvmlDeviceGetProcessUtilization", code)
+    assert sm(reader, node) == [None]
+
+
+def test_samples_from_before_the_last_second_do_not_count(
+    timed: GpuProcesses, node: SimulatedNode, procfs: Procfs, clock: Clock
+) -> None:
+    procfs.add(101, UID)
+    node.run_process(0, 101, sm_percent=40)
+    clock.now = 1e11
+    assert sm(timed, node) == [0]
+
+
+def test_of_very_many_processes_those_with_the_most_memory_are_looked_up(
+    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sharing.processes._MOST_PROCESSES", 2)
+    for pid in (101, 102, 103):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, memory=pid * MIB)
+    assert seen(reader, node) == [(103, UID, 103), (102, UID, 102), (101, None, 101)]
