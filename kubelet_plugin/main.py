@@ -48,6 +48,7 @@ from kubelet_plugin.start.publishing import started_publisher
 from kubelet_plugin.start.reading import gpu_metrics, inventory_poller
 from kubelet_plugin.start.releasing import node_release, own_node
 from kubelet_plugin.start.serving import serve_kubelet, served_probes, wait_for_the_name
+from kubelet_plugin.start.sharing import sharing_client
 
 PROGRAM = "carina-kubelet-plugin"
 
@@ -107,12 +108,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         live_claims = LiveClaims()
 
         def publish(inventory: Inventory) -> None:
-            if isinstance(inventory, DriverReplaced):
-                _log.warning(
-                    "another NVIDIA driver was installed; the plugin exits so that it restarts "
-                    "with that driver"
-                )
-                stop.set()
+            if _ends(inventory, stop):
                 return
             offer.see(devices(inventory))
             live_claims.gpus_seen(inventory)
@@ -142,8 +138,9 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             offer.hold(use.device for use in uses)
             publisher.reorder(uses)
             release.look()
+            sharing.look()
 
-        claims, held_mode_retry = claim_lifecycle(
+        claims, record, held_mode_retry = claim_lifecycle(
             chosen,
             client,
             host,
@@ -169,8 +166,10 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             cleanup,
             closed=released,
         )
+        sharing = sharing_client(
+            chosen, client, record, live_claims, claim_report, metrics, cleanup, released=released
+        )
         release.start()
-        service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
             driver=chosen.driver_name,
             endpoint=chosen.dra_socket,
@@ -186,8 +185,15 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         )
         if not wait_for_the_name(chosen, stop):
             return ending.again
-        serve_kubelet(chosen, service, live_claims, registration, cleanup)
+        serve_kubelet(
+            chosen,
+            DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait),
+            live_claims,
+            registration,
+            cleanup,
+        )
         serving.set()
+        sharing.start()
         write_claim_statuses(chosen, client, live_claims, claim_report)
         threading.Thread(
             target=repair_periodically,
@@ -197,6 +203,17 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         ).start()
         ending.wait()
     return ending.again
+
+
+def _ends(inventory: Inventory, stop: threading.Event) -> bool:
+    """Stops the plugin, and returns whether it does, if it cannot go on with the driver."""
+    if not isinstance(inventory, DriverReplaced):
+        return False
+    _log.warning(
+        "another NVIDIA driver was installed; the plugin exits so that it restarts with that driver"
+    )
+    stop.set()
+    return True
 
 
 def _event_recorder(

@@ -312,6 +312,11 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
         return self.kubelet_root / "pod-resources" / "kubelet.sock"
 
     @property
+    def sharing_socket(self) -> Path:
+        """The socket of carina-sharing, which watches what shares use."""
+        return self.plugin_directory / "sharing.sock"
+
+    @property
     def release_phase(self) -> Path:
         """The file that records how far a release of the node's GPUs has come."""
         return self.plugin_directory / "release-phase"

@@ -32,7 +32,11 @@ from controller.report.notice import (
 from documentation import markdown
 from documentation.markdown import code, paragraph, summary, table
 from documentation.reference.samples import FAILURE, GPU, NEVER, PROBLEM_SAMPLES
-from kubelet_plugin.claim_status.health_notice import ProblemBegan, ProblemEnded
+from kubelet_plugin.claim_status.health_notice import (
+    MemoryExceeded,
+    ProblemBegan,
+    ProblemEnded,
+)
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import (
     CdiSpecDrift,
@@ -307,3 +311,4 @@ def _report_claims(claims: ClaimReport) -> None:
     for reason in (*(kind.event_reason for kind in told), "GPUVanished"):
         claims.health_changed(_CLAIM, [pod], [ProblemBegan(reason, "PROBLEM", ("DEVICE",))])
     claims.health_changed(_CLAIM, [pod], [ProblemEnded(("DEVICE",))])
+    claims.health_changed(_CLAIM, [pod], [MemoryExceeded("USE AND REMEDY", ("DEVICE",))])

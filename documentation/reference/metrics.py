@@ -14,6 +14,7 @@ from documentation.markdown import code, paragraph, sentence, table
 from kubelet_plugin.claim_status.live_claims import ClaimsNow
 from kubelet_plugin.report.gpu_metrics import GpuMetrics
 from kubelet_plugin.report.metrics import PluginMetrics
+from kubelet_plugin.report.share_metrics import ShareMetrics
 
 _SUFFIXES: Final = {"counter": "_total"}
 
@@ -51,6 +52,14 @@ def page() -> str:
             "most, and are missing while the driver does not answer. A node with 8 GPUs of 7 "
             "partitions has 56 series of each."
         ),
+        paragraph(
+            "The metrics of shares, `carina_share_*`, have the labels of GPUs, and those of pod "
+            "and claim where there is one: several pods can use a claim, and a pod can have "
+            "several claims on a GPU. `carina_share_pod_info` has all pairs. What claims are given "
+            "is known from their allocation; what they use, from carina-sharing, and is missing "
+            "where `carina_sharing_connected` is 0. There are "
+            "as many series of each as claims with shares, or as pods that use them."
+        ),
         ["## carina-kubelet-plugin", "", *_table(_of_plugin())],
         ["## carina-controller", "", *_table(_of_controller())],
     )
@@ -58,7 +67,9 @@ def page() -> str:
 
 def _of_plugin() -> _Registry:
     registry = _Registry()
-    PluginMetrics(registry).add(GpuMetrics(ClaimsNow, dict))
+    metrics = PluginMetrics(registry)
+    metrics.add(GpuMetrics(ClaimsNow, dict))
+    metrics.add(ShareMetrics(ClaimsNow, lambda: None, dict))
     return registry
 
 

@@ -2,12 +2,13 @@
 
 Each device has the conditions Ready (prepared and set up as asked) and Healthy, and as data what
 exporters of metrics need to find the device, under the names that its attributes have. A claim has
-one entry for each device of this driver, and one for each share.
+one entry for each device of this driver, and one for each share. A share that carina-sharing
+watches has the condition MemoryWithinShare.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, assert_never
 
 from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
@@ -26,9 +27,21 @@ from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.prepare.resource import MadeInstance
+from kubelet_plugin.sharing.standing import (
+    NotWatched,
+    ShareExceeded,
+    ShareStanding,
+    Standings,
+    WithinShare,
+)
+from kubelet_plugin.sharing.words import memory_in_words
 
 READY: Final = "Ready"
 HEALTHY: Final = "Healthy"
+MEMORY_WITHIN_SHARE: Final = "MemoryWithinShare"
+MEMORY_EXCEEDED: Final = "GPUMemoryExceeded"
+"""The reason of that condition, and that of the Event."""
+_NOT_WATCHED: Final[Standings] = {}
 _MESSAGE_BYTES: Final = 1024
 """Of 32 KiB that a condition may have: the status of a claim is read by many."""
 
@@ -65,14 +78,19 @@ class DeviceStatus:
 
 
 def device_statuses(
-    claim: NodeClaim, readiness: Readiness, gpus: GpusNow
+    claim: NodeClaim, readiness: Readiness, gpus: GpusNow, standings: Standings = _NOT_WATCHED
 ) -> tuple[DeviceStatus, ...]:
     """Returns what is to be said of the claim's devices, once each."""
-    found = {
-        status.key: status
-        for allocated in claim.devices
-        for status in (_status(allocated, readiness, gpus),)
-    }
+    found = {}
+    for allocated in claim.devices:
+        status = _status(allocated, readiness, gpus)
+        share = gpus.devices.get(allocated.device)
+        if isinstance(share, Share) and not allocated.admin_access:
+            standing = standings.get((claim.uid, share.gpu.uuid))
+            if standing is not None:
+                conditions = (*status.conditions, _memory(standing, share))
+                status = replace(status, conditions=conditions)
+        found[status.key] = status
     return tuple(found.values())
 
 
@@ -182,6 +200,31 @@ def _healthy(health: DeviceHealth) -> Stated:
         case HealthUnknown(reason, message):
             return Stated(HEALTHY, ConditionStatus.UNKNOWN, reason, _cut(message))
     assert_never(health)
+
+
+def _memory(standing: ShareStanding, share: Share) -> Stated:
+    gpu = f"GPU {share.gpu.minor} ({share.gpu.uuid})"
+    match standing:
+        case WithinShare():
+            return Stated(MEMORY_WITHIN_SHARE, ConditionStatus.TRUE, "WithinShare", "")
+        case ShareExceeded(since, used, given):
+            message = (
+                f"the pods of the claim use more memory of {gpu} than given: {used} MiB of {given} "
+                f"MiB at {_time(since)} (memory of this device: "
+                f"{memory_in_words(share.memory_enforcement)}). Others on the GPU may find none "
+                "left; let the pods use less, or request more memory"
+            )
+            return Stated(
+                MEMORY_WITHIN_SHARE, ConditionStatus.FALSE, MEMORY_EXCEEDED, _cut(message)
+            )
+        case NotWatched(reason):
+            message = f"the processes of {gpu} cannot be told: {reason}"
+            return Stated(MEMORY_WITHIN_SHARE, ConditionStatus.UNKNOWN, "NotWatched", _cut(message))
+    assert_never(standing)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _data(name: str, readiness: Readiness, gpus: GpusNow) -> Mapping[str, Any] | None:

@@ -4,14 +4,19 @@ A notice follows from what the claim's status said before and says now. The stat
 API server, so that a plugin that was restarted tells no problem again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, TypeAlias
 
 from carina_dra.resource import ConditionStatus
-from kubelet_plugin.claim_status.device_status import HEALTHY, DeviceStatus, Stated
+from kubelet_plugin.claim_status.device_status import (
+    HEALTHY,
+    MEMORY_WITHIN_SHARE,
+    DeviceStatus,
+    Stated,
+)
 
 _WELL: Final = ConditionStatus.TRUE
 
@@ -32,17 +37,27 @@ class ProblemEnded:
     devices: tuple[str, ...]
 
 
-HealthNotice: TypeAlias = ProblemBegan | ProblemEnded
+@dataclass(frozen=True, slots=True, order=True)
+class MemoryExceeded:
+    """The pods of the claim use more memory of a shared GPU than given."""
+
+    message: str
+    devices: tuple[str, ...]
+
+
+HealthNotice: TypeAlias = ProblemBegan | ProblemEnded | MemoryExceeded
 
 
 def notices(
-    before: Iterable[DeviceStatus], after: Iterable[DeviceStatus]
+    before: Sequence[DeviceStatus], after: Sequence[DeviceStatus]
 ) -> tuple[HealthNotice, ...]:
     """Returns a notice for each problem that began, and one for all devices that are well again.
 
-    A device of which nothing was said before was well. One that only got slower is well.
+    A device of which nothing was said before was well. One that only got slower is well. That a
+    share is exceeded no longer is no notice.
     """
     known = {status.key: status.condition(HEALTHY) for status in before}
+    exceeded = _exceeded(before, after)
     began: list[tuple[str, str, str]] = []
     ended: list[str] = []
     for status in after:
@@ -60,7 +75,26 @@ def notices(
             for (reason, message), found in by_problem
         ),
         *((ProblemEnded(_names(ended)),) if ended else ()),
+        *exceeded,
     )
+
+
+def _exceeded(
+    before: Iterable[DeviceStatus], after: Iterable[DeviceStatus]
+) -> Iterator[MemoryExceeded]:
+    """Yields a notice for each message of devices whose share is exceeded since now."""
+    known = {
+        status.key
+        for status in before
+        if (told := status.condition(MEMORY_WITHIN_SHARE)) and told.status is ConditionStatus.FALSE
+    }
+    found: dict[str, list[str]] = {}
+    for status in after:
+        stated = status.condition(MEMORY_WITHIN_SHARE)
+        if stated and stated.status is ConditionStatus.FALSE and status.key not in known:
+            found.setdefault(stated.message, []).append(status.device)
+    for message, devices in found.items():
+        yield MemoryExceeded(message, _names(devices))
 
 
 def _is_same(old: Stated | None, new: Stated) -> bool:

@@ -15,6 +15,7 @@ from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.claims.failure import ClaimFailure, DeviceUnhealthy
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.prepare.resource import Identity, Made, MadeInstance
+from kubelet_plugin.sharing.standing import Standings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class ClaimsNow:
     pods: Mapping[str, str] = field(default_factory=dict)
     """The pod that a claim was made for, by the claim's UID; without claims that pods share."""
     gpus: GpusNow = field(default_factory=GpusNow)
+    standings: Standings = field(default_factory=dict)
+    """How it is with the shares, as far as carina-sharing watches them."""
     stopped: bool = False
     """Whether the plugin stops; nothing changes any more."""
 
@@ -83,6 +86,11 @@ class LiveClaims:
         gpus = GpusNow(inventory)
         with self._changed:
             self._set(replace(self._now, gpus=gpus))
+
+    def shares_seen(self, standings: Standings) -> None:
+        """Sets how it is with the shares."""
+        with self._changed:
+            self._set(replace(self._now, standings=standings))
 
     def stop(self) -> None:
         """Ends all waiting."""

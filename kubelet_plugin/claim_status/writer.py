@@ -203,7 +203,7 @@ class ClaimStatusWriter:
             return
         for uid, readiness in seen.readiness.items():
             claim = seen.claims[uid]
-            yield claim.reference, device_statuses(claim, readiness, seen.gpus)
+            yield claim.reference, device_statuses(claim, readiness, seen.gpus, seen.standings)
 
     def _write(self, claim: ClaimReference, wanted: tuple[DeviceStatus, ...], told: _Told) -> None:
         """Writes the status of a claim, unless it says what is wanted."""

@@ -8,7 +8,13 @@ from carina_dra.kube.errors import ApiError
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.resource import ConsumerReference
-from kubelet_plugin.claim_status.health_notice import HealthNotice, ProblemBegan, ProblemEnded
+from kubelet_plugin.claim_status.device_status import MEMORY_EXCEEDED
+from kubelet_plugin.claim_status.health_notice import (
+    HealthNotice,
+    MemoryExceeded,
+    ProblemBegan,
+    ProblemEnded,
+)
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import Drift
 from kubelet_plugin.claims.failure import CallerGone, ClaimFailure
@@ -108,6 +114,12 @@ class ClaimReport:
             type_, reason, note = _health_event(notice)
             for regarding in (_claim(claim), *pods[:_PODS_TOLD]):
                 self._events.record(regarding, type_, reason, note, action="Observe")
+
+    # --- from the client of carina-sharing ---
+
+    def sharing_connected(self, connected: bool) -> None:  # noqa: FBT001 - the value of a metric
+        """Reports whether carina-sharing is there."""
+        self._metrics.sharing_connected.set(connected)
 
     # --- from the claims' lifecycle ---
 
@@ -215,6 +227,8 @@ def _health_event(notice: HealthNotice) -> tuple[EventType, str, str]:
             return EventType.WARNING, reason, f"{_devices(devices)}: {message}"
         case ProblemEnded(devices):
             return EventType.NORMAL, "GPURecovered", f"{_devices(devices)}: healthy again"
+        case MemoryExceeded(message, devices):
+            return EventType.WARNING, MEMORY_EXCEEDED, f"{_devices(devices)}: {message}"
     assert_never(notice)
 
 

@@ -107,6 +107,12 @@ class PluginMetrics:
             ("result",),
             registry=registry,
         )
+        self.sharing_connected = Gauge(
+            "carina_sharing_connected",
+            "1 if the plugin is connected to carina-sharing, which watches what shares use; else "
+            "0.",
+            registry=registry,
+        )
         self.events_dropped = Gauge(
             "carina_events_dropped",
             "Events since the start that could not be sent to the API server.",

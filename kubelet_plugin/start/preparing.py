@@ -68,7 +68,7 @@ def claim_lifecycle(
     claims_changed: Callable[[Collection[NodeClaim]], None],
     live_claims: LiveClaims,
     report: ClaimReport,
-) -> tuple[ClaimLifecycle, HeldModeRetry]:
+) -> tuple[ClaimLifecycle, ClaimRecord, HeldModeRetry]:
     known: tuple[Inventory | None, dict[str, GpuDevice]] = None, {}
 
     def current_devices() -> dict[str, GpuDevice]:
@@ -150,7 +150,7 @@ def claim_lifecycle(
         switch_on=mig_modes.switch_on,
         clock=time.monotonic,
     )
-    return lifecycle, held_mode_retry
+    return lifecycle, record, held_mode_retry
 
 
 def write_claim_statuses(

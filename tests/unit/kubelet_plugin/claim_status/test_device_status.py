@@ -7,17 +7,27 @@ from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatu
 from kubelet_plugin.claim_status.device_health import GpusNow
 from kubelet_plugin.claim_status.device_status import (
     HEALTHY,
+    MEMORY_WITHIN_SHARE,
     READY,
     DeviceStatus,
+    Stated,
     completed,
     device_statuses,
     read_statuses,
     rendered,
 )
 from kubelet_plugin.claim_status.readiness import NotChecked, NotSetUp, SetUp
+from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
 from kubelet_plugin.prepare.resource import MadeInstance
+from kubelet_plugin.sharing.standing import (
+    NotWatched,
+    ShareExceeded,
+    ShareStanding,
+    Standings,
+    WithinShare,
+)
 from tests.samples.claims import allocated, claim
 from tests.samples.gpus import LOST, MIG, gpu, observed
 
@@ -195,3 +205,37 @@ def test_a_partition_whose_instance_is_not_known_has_no_data() -> None:
     for readiness in (SetUp(), NotChecked()):
         gpus = now(observed(0, mig=MIG))
         assert only(*device_statuses(partition, readiness, gpus)).data is None
+
+
+def test_a_share_that_is_watched_says_whether_its_memory_is_exceeded() -> None:
+    shared = claim(allocated("gpu-0-share", share_id="share-1"))
+    uuid = gpu(0).uuid
+
+    def condition(standing: ShareStanding) -> Stated:
+        status = only(*device_statuses(shared, SetUp(), now(), {(shared.uid, uuid): standing}))
+        stated = status.condition(MEMORY_WITHIN_SHARE)
+        assert stated is not None
+        return stated
+
+    assert condition(WithinShare()).status is ConditionStatus.TRUE
+    exceeded = condition(ShareExceeded(1_800_000_000.0, 12000, 10240, 0.0))
+    assert (exceeded.status, exceeded.reason) == (ConditionStatus.FALSE, "GPUMemoryExceeded")
+    assert exceeded.message == (
+        f"the pods of the claim use more memory of GPU 0 ({uuid}) than given: 12000 MiB of 10240 "
+        "MiB at 2027-01-15T08:00:00Z (memory of this device: not enforced). Others on the GPU may "
+        "find none left; let the pods use less, or request more memory"
+    )
+    assert condition(NotWatched("no permission")).status is ConditionStatus.UNKNOWN
+
+
+def test_only_shares_that_are_watched_have_a_condition_of_memory() -> None:
+    shared = claim(allocated("gpu-0-share", share_id="share-1"))
+    whole = claim()
+    other = {("other", gpu(0).uuid): WithinShare(), (whole.uid, gpu(0).uuid): WithinShare()}
+
+    def has_condition(which: NodeClaim, standings: Standings) -> bool:
+        status = only(*device_statuses(which, SetUp(), now(), standings))
+        return status.condition(MEMORY_WITHIN_SHARE) is not None
+
+    assert not has_condition(whole, other)
+    assert not has_condition(shared, {})

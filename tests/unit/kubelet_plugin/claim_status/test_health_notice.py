@@ -4,10 +4,16 @@ from dataclasses import replace
 
 from kubelet_plugin.claim_status.device_health import GpusNow
 from kubelet_plugin.claim_status.device_status import DeviceStatus, device_statuses
-from kubelet_plugin.claim_status.health_notice import ProblemBegan, ProblemEnded, notices
+from kubelet_plugin.claim_status.health_notice import (
+    MemoryExceeded,
+    ProblemBegan,
+    ProblemEnded,
+    notices,
+)
 from kubelet_plugin.claim_status.readiness import SetUp
 from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.inventory import DriverReady
+from kubelet_plugin.sharing.standing import ShareExceeded, ShareStanding, WithinShare
 from tests.samples.claims import allocated, claim
 from tests.samples.gpus import LOST, UNREADABLE, observed
 
@@ -53,3 +59,28 @@ def test_a_problem_at_the_start_is_told() -> None:
 def test_nothing_is_told_of_a_device_of_whose_health_nothing_is_said() -> None:
     unsaid = tuple(replace(status, conditions=()) for status in said())
     assert notices(said(LOST), unsaid) == ()
+
+
+def exceeded(used: int, *more: int) -> tuple[DeviceStatus, ...]:
+    """What is said of two shares of a claim, on a GPU each."""
+    shares = claim(
+        allocated("gpu-0-share", share_id="a"), allocated("gpu-1-share", "b", share_id="b")
+    )
+    gpus = (observed(0), observed(1))
+    standings: dict[tuple[str, str], ShareStanding] = {}
+    for seen, mib in zip(gpus, (used, *more), strict=False):
+        standing = ShareExceeded(1.0, mib, 1024, 1.0) if mib else WithinShare()
+        standings[shares.uid, seen.gpu.uuid] = standing
+    return device_statuses(shares, SetUp(), GpusNow(DriverReady(gpus)), standings)
+
+
+def test_a_share_that_is_exceeded_is_told_once_and_its_end_is_not() -> None:
+    (began,) = notices(exceeded(0, 0), exceeded(2000, 0))
+    assert isinstance(began, MemoryExceeded)
+    assert began.devices == ("gpu-0-share",)
+    assert "2000 MiB of 1024 MiB" in began.message
+
+    assert notices(exceeded(2000, 0), exceeded(3000, 0)) == ()
+    assert notices(exceeded(2000, 0), exceeded(0, 0)) == ()
+    assert notices(exceeded(2000), ()) == ()
+    assert len(notices((), exceeded(2000, 2000))) == 2

@@ -20,12 +20,19 @@ from carina_dra.kube.errors import (
     Unreachable,
 )
 from carina_dra.resource import ConsumerReference
-from kubelet_plugin.claim_status.health_notice import HealthNotice, ProblemBegan, ProblemEnded
+from carina_dra.sharing.message import Reference, ShareUse, SharingReport, WantedShare
+from kubelet_plugin.claim_status.health_notice import (
+    HealthNotice,
+    MemoryExceeded,
+    ProblemBegan,
+    ProblemEnded,
+)
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claim_status.writer import ClaimStatusWriter
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.inventory import DriverReady
+from kubelet_plugin.sharing.standing import Standings, standings
 from tests.eventually import eventually
 from tests.samples.claims import allocated, claim
 from tests.samples.gpus import LOST, observed
@@ -530,3 +537,36 @@ def test_a_bug_does_not_end_the_thread(world: World, monkeypatch: pytest.MonkeyP
     eventually(lambda: world.reports.written == 1)
     assert world.seconds >= 1  # it has paused
     world.live.stop()
+
+
+def test_a_share_that_flaps_costs_few_writes_and_one_event_in_five_minutes(world: World) -> None:
+    shared = claim(allocated("gpu-0-share", share_id="a"))
+    uuid = observed(0).gpu.uuid
+    wanted = WantedShare(
+        claim=Reference(namespace="default", name="train", uid=shared.uid),
+        gpu=uuid,
+        memory_mib=1024,
+        cores=10,
+    )
+    world.api.add(shared)
+    world.have(shared)
+    found: Standings = {}
+    for second in range(600):
+        use = ShareUse(
+            gpu=uuid,
+            claims=(shared.uid,),
+            given_mib=1024,
+            given_cores=10,
+            used_mib=2000 + second,
+            pods=(),
+            idle_since=None,
+            exceeded_since=float(second) if second % 2 else None,
+        )
+        found = standings(found, (wanted,), SharingReport(generation=1, time=second, uses=(use,)))
+        if found != world.live.now.standings:
+            world.live.shares_seen(found)
+        world.run(1)
+
+    assert len(world.api.applied) <= 3
+    (told,) = world.reports.told
+    assert isinstance(told[2], MemoryExceeded)

@@ -4,7 +4,11 @@ import pytest
 
 from carina_dra.kube.event import EventType
 from carina_dra.resource import ConsumerReference
-from kubelet_plugin.claim_status.health_notice import ProblemBegan, ProblemEnded
+from kubelet_plugin.claim_status.health_notice import (
+    MemoryExceeded,
+    ProblemBegan,
+    ProblemEnded,
+)
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import (
     CallerGone,
@@ -175,6 +179,19 @@ def test_a_problem_of_a_device_is_told_to_the_claim_and_its_pods(
         ("Pod worker", EventType.WARNING, "GPULost", note),
         ("ResourceClaim train", EventType.NORMAL, "GPURecovered", again),
         ("Pod worker", EventType.NORMAL, "GPURecovered", again),
+    ]
+
+
+def test_a_share_that_is_exceeded_is_told_to_the_claim_and_its_pods(
+    report: ClaimReport, events: RecordedEvents
+) -> None:
+    users = [ConsumerReference(resource="pods", name="worker", uid="1")]
+    report.health_changed(TRAIN, users, [MemoryExceeded("too much", ("gpu-0-share",))])
+
+    note = "Device gpu-0-share: too much"
+    assert events.events == [
+        ("ResourceClaim train", EventType.WARNING, "GPUMemoryExceeded", note),
+        ("Pod worker", EventType.WARNING, "GPUMemoryExceeded", note),
     ]
 
 

@@ -1,0 +1,1 @@
+"""The plugin's side of carina-sharing: what it is told, what it reports, and what follows."""

@@ -1,0 +1,188 @@
+"""The pods of the claims that have shares, as the API server says.
+
+A claim is read once it is prepared. Another pod may use it later, and the kubelet does not say so:
+then carina-sharing reports processes of strangers on the GPU, and the claims of the GPU that
+several pods can have are read again, rarer and rarer as long as that changes nothing.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from carina_dra.kube.backoff import Backoff
+from carina_dra.kube.body import Body
+from carina_dra.kube.errors import ApiError, NotFound
+from carina_dra.resource import DecodeError, ResourceClaim, decode
+from carina_dra.sharing.message import Reference, Strangers, WantedShare
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.sharing.wanted import PodsOfClaims, has_shares, pods_of
+
+_PACE: Final = 0.05
+"""Seconds between two reads."""
+_SOONEST: Final = 2.0
+"""Seconds after which claims may be read again because of strangers on their GPU."""
+_LATEST: Final = 600.0
+"""Seconds after which they are, while the same strangers stay."""
+_MORE_STRANGERS: Final = 10.0
+"""Seconds after which they are if there are more strangers than at the last time."""
+
+_log = logging.getLogger(__name__)
+
+
+class StrangerWatch:
+    """Decides when strangers on a GPU are a reason to read its claims again."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, float, float]] = {}
+        """By GPU: the number of processes at the last time, when that was, and the next delay."""
+
+    def due(self, strangers: Iterable[Strangers], now: float) -> frozenset[str]:
+        """Returns the GPUs whose claims are to be read now; `now` is monotonic, in seconds."""
+        found = set()
+        for group in strangers:
+            processes, at, delay = self._seen.get(group.gpu, (0, now - _SOONEST, _SOONEST))
+            more = group.processes > processes
+            if now - at >= (min(delay, _MORE_STRANGERS) if more else delay):
+                found.add(group.gpu)
+                self._seen[group.gpu] = group.processes, now, min(2 * delay, _LATEST)
+        return frozenset(found)
+
+    def found_pods(self) -> None:
+        """The reads were of use: strangers turned out to be pods of a claim."""
+        self._seen = {gpu: (count, at, _SOONEST) for gpu, (count, at, _) in self._seen.items()}
+
+    def keep(self, gpus: Collection[str]) -> None:
+        """Forgets all other GPUs, which are not shared any more."""
+        self._seen = {gpu: seen for gpu, seen in self._seen.items() if gpu in gpus}
+
+
+class ClaimPods:
+    """Reads claims in a thread of its own. Thread-safe."""
+
+    def __init__(
+        self,
+        read: Callable[[ClaimReference], Body],
+        *,
+        changed: Callable[[], None],
+        clock: Callable[[], float],
+        backoff: Backoff | None = None,
+    ) -> None:
+        """`read` raises ApiError. `changed` is called when more is known."""
+        self._read = read
+        self._changed = changed
+        self._clock = clock
+        self._backoff = backoff or Backoff(initial=1.0, cap=60.0)
+        self._state = threading.Condition()
+        self._claims: dict[str, ClaimReference] = {}
+        self._pods: dict[str, tuple[Reference, ...]] = {}
+        self._asked: dict[str, None] = {}
+        """UIDs of claims to read, in this order."""
+        self._shareable: set[str] = set()
+        """UIDs of claims that another pod may use: no template made them."""
+        self._strangers = StrangerWatch()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Starts the thread."""
+        threading.Thread(target=self._run, name="claim-pods", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        with self._state:
+            self._stopped = True
+            self._state.notify_all()
+
+    @property
+    def known(self) -> PodsOfClaims:
+        """What is known."""
+        with self._state:
+            return dict(self._pods)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every claim was read."""
+        with self._state:
+            return not self._claims.keys() - self._pods.keys()
+
+    def follow(self, claims: Iterable[NodeClaim]) -> None:
+        """Sets the recorded claims: those with shares that are new are read, others forgotten."""
+        sharing = {claim.uid: claim for claim in claims if has_shares(claim)}
+        with self._state:
+            self._claims = {uid: claim.reference for uid, claim in sharing.items()}
+            self._shareable = {uid for uid, claim in sharing.items() if claim.pod_claim is None}
+            self._pods = {uid: pods for uid, pods in self._pods.items() if uid in sharing}
+            asked = (*self._asked, *(uid for uid in sharing if uid not in self._pods))
+            self._asked = dict.fromkeys(uid for uid in asked if uid in sharing)
+            if self._asked:
+                self._state.notify_all()
+
+    def see_strangers(
+        self, strangers: Iterable[Strangers], shares: Collection[WantedShare]
+    ) -> None:
+        """Schedules reads of the claims on whose GPU strangers compute."""
+        with self._state:
+            self._strangers.keep({share.gpu for share in shares})
+            gpus = self._strangers.due(strangers, self._clock())
+            of_gpus = dict.fromkeys(share.claim.uid for share in shares if share.gpu in gpus)
+            self._asked |= {uid: None for uid in of_gpus if uid in self._shareable}
+            self._state.notify_all()
+
+    def _run(self) -> None:
+        while (claim := self._next()) is not None:
+            try:
+                pods = self._pods_of(claim)
+            except ApiError as error:
+                _log.warning(
+                    "the pods of a claim with shares cannot be read; retrying",
+                    extra={"claim": claim.key, "reason": str(error)},
+                )
+                self._put_last(claim.uid)
+                self._pause(self._backoff.next())
+                continue
+            self._backoff.reset()
+            self._learn(claim.uid, pods)
+            self._pause(_PACE)
+
+    def _next(self) -> ClaimReference | None:
+        """Waits for a claim to read; None if the plugin stops."""
+        with self._state:
+            self._state.wait_for(lambda: self._asked or self._stopped)
+            return None if self._stopped else self._claims[next(iter(self._asked))]
+
+    def _put_last(self, uid: str) -> None:
+        """Lets the reads of other claims come first."""
+        with self._state:
+            if uid in self._asked:
+                del self._asked[uid]
+                self._asked[uid] = None
+
+    def _learn(self, uid: str, pods: tuple[Reference, ...]) -> None:
+        with self._state:
+            self._asked.pop(uid, None)
+            before = self._pods.get(uid)
+            if uid not in self._claims or before == pods:
+                return
+            if before is not None:
+                self._strangers.found_pods()
+            self._pods[uid] = pods
+        self._changed()
+
+    def _pods_of(self, claim: ClaimReference) -> tuple[Reference, ...]:
+        """Returns the pods of a claim; none if it is gone.
+
+        Raises:
+            ApiError: it cannot be read.
+        """
+        try:
+            found = decode(ResourceClaim, self._read(claim))
+        except NotFound:
+            return ()
+        except DecodeError as error:
+            _log.warning("a claim cannot be read", extra={"claim": claim.key, "why": str(error)})
+            return ()
+        return pods_of(found) if found.metadata.uid == claim.uid else ()
+
+    def _pause(self, seconds: float) -> None:
+        with self._state:
+            self._state.wait_for(lambda: self._stopped, seconds)

@@ -1,0 +1,425 @@
+"""The client of carina-sharing, against a server that behaves in all ways."""
+
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from carina_dra.kube.api_resource import RESOURCE_CLAIMS
+from carina_dra.kube.backoff import Backoff
+from carina_dra.kube.body import Body
+from carina_dra.kube.errors import ApiError, ApiOperation, Unreachable
+from carina_dra.sharing.message import MOST_BYTES, ShareUse, SharingReport, Strangers
+from kubelet_plugin.claims.checkpoint import Checkpoint
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.lock import FileLock
+from kubelet_plugin.sharing.claim_pods import ClaimPods
+from kubelet_plugin.sharing.client import SharingClient
+from kubelet_plugin.sharing.standing import ShareExceeded, Standings, WithinShare
+from tests.eventually import eventually
+from tests.samples.claims import allocated_share
+from tests.unit.kubelet_plugin.sharing.sharing_server import SharingServer
+
+AWAY = Unreachable(ApiOperation.on("get", RESOURCE_CLAIMS), "no answer")
+
+
+def shared(name: str, memory: str = "1Gi", *, template: bool = False) -> NodeClaim:
+    devices = (allocated_share("gpu-0-share", share_id=name, memory=memory, cores=10),)
+    pod_claim = "gpu" if template else None
+    return NodeClaim(name, "default", name, devices, pod_claim=pod_claim)
+
+
+@dataclass
+class Node:
+    """What plugins of a node share: the record of claims with its lock, the API, the socket."""
+
+    folder: Path
+    claims: dict[str, NodeClaim] = field(default_factory=dict)
+    pods: dict[str, list[str]] = field(default_factory=dict)
+    reads: list[str] = field(default_factory=list)
+    failing: ApiError | None = None
+    servers: list[SharingServer] = field(default_factory=list)
+    plugins: list["Plugin"] = field(default_factory=list)
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "sharing.sock"
+
+    def lock(self) -> FileLock:
+        return FileLock(self.folder / "lock", clock=time.monotonic, pause=time.sleep)
+
+    def record(self, *claims: NodeClaim) -> None:
+        """A prepare or an unprepare: changes the record under its lock."""
+        with self.lock().held(time.monotonic() + 10):
+            self.claims = {claim.uid: claim for claim in claims}
+
+    def server(self, *, reads: bool = True) -> SharingServer:
+        self.servers.append(SharingServer(self.socket, reads=reads))
+        return self.servers[-1]
+
+    def plugin(self) -> "Plugin":
+        self.plugins.append(Plugin(self))
+        return self.plugins[-1]
+
+    def read(self, claim: ClaimReference) -> Body:
+        self.reads.append(claim.name)
+        if self.failing:
+            raise self.failing
+        users = [
+            {"resource": "pods", "name": name, "uid": name}
+            for name in self.pods.get(claim.name, [])
+        ]
+        metadata = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
+        return {"metadata": metadata, "spec": {}, "status": {"reservedFor": users}}
+
+
+class Plugin:
+    """One plugin process of the node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.view = node.claims
+        """The record as this process last saw it."""
+        self.gpus: dict[str, str] | None = {"gpu-0": "GPU-0"}
+        self.seen: list[Standings] = []
+        self.connected: list[bool] = []
+        self.seconds = 0.0
+        """How far its monotonic clock is ahead."""
+        self.now: Callable[[], float] = time.time
+        quick = Backoff(initial=0.01, cap=0.05)
+        self.pods = ClaimPods(node.read, changed=self._pods_known, clock=self.clock, backoff=quick)
+        self.client = SharingClient(
+            node.socket,
+            record=self._record,
+            claims=self._claims,
+            gpus=lambda: self.gpus,
+            pods=self.pods,
+            seen=self.seen.append,
+            reporter=self,
+            clock=self.clock,
+            now=self._time,
+            backoff=Backoff(initial=0.01, cap=0.05),
+        )
+        self.client.start()
+
+    def _pods_known(self) -> None:
+        self.client.look()
+
+    def _claims(self) -> Collection[NodeClaim]:
+        return self.view.values()
+
+    def _time(self) -> float:
+        return self.now()
+
+    def clock(self) -> float:
+        return time.monotonic() + self.seconds
+
+    def look(self) -> None:
+        """It notices a change of the record."""
+        self.view = self._node.claims
+        self.client.look()
+
+    def sharing_connected(self, connected: bool) -> None:
+        self.connected.append(connected)
+
+    @contextmanager
+    def _record(self) -> Iterator[Checkpoint]:
+        with self._node.lock().held(time.monotonic() + 10):
+            self.view = self._node.claims
+            yield Checkpoint("boot", self._node.claims)
+
+
+def report(
+    *claims: str, used: int = 0, since: float | None = None, strangers: int = 0, at: float = 1.0
+) -> SharingReport:
+    use = ShareUse(
+        gpu="GPU-0",
+        claims=claims,
+        given_mib=1024,
+        given_cores=10,
+        used_mib=used,
+        pods=(),
+        idle_since=None,
+        exceeded_since=since,
+    )
+    others = (Strangers(gpu="GPU-0", processes=strangers, memory_mib=1),) if strangers else ()
+    return SharingReport(generation=1, time=at, uses=(use,), strangers=others)
+
+
+def names(server: SharingServer) -> list[str]:
+    """The claims that the server was told last."""
+    return [share.claim.name for share in server.told[-1].shares] if server.told else ["?"]
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with tempfile.TemporaryDirectory(prefix="s") as folder:  # short: sockets' paths have limits
+        node = Node(Path(folder))
+        yield node
+        for plugin in node.plugins:
+            plugin.client.stop()
+        for server in node.servers:
+            server.close()
+
+
+def test_it_tells_the_shares_when_it_connects_and_whenever_they_change(node: Node) -> None:
+    node.record(shared("a"))
+    node.pods["a"] = ["pod-a"]
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    (share,) = server.told[0].shares
+    assert [pod.name for pod in share.pods] == ["pod-a"]
+
+    node.record(shared("a"), shared("b"))
+    plugin.look()
+    eventually(lambda: names(server) == ["a", "b"])
+    node.record()
+    plugin.look()
+    eventually(lambda: names(server) == [])
+
+    generations = [told.generation for told in server.told]
+    assert generations == sorted(set(generations))
+
+
+def test_what_is_told_already_is_not_told_again(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    plugin.look()
+    node.record(shared("a"), shared("b"))
+    plugin.look()
+    eventually(lambda: names(server) == ["a", "b"])
+    assert all(earlier.shares != later.shares for earlier, later in pairwise(server.told))
+
+
+def test_without_gpus_nothing_is_told(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    plugin.gpus = None
+    eventually(lambda: plugin.connected[-1:] == [True])
+    plugin.gpus = {}
+    plugin.look()
+    eventually(lambda: names(server) == [])
+
+
+def test_that_nobody_listens_is_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    plugin = node.plugin()
+    eventually(lambda: plugin.connected.count(False) > 5)
+
+    assert True not in plugin.connected
+    (line,) = [record for record in caplog.records if "does not run" in record.message]
+    assert line.levelname == "INFO"
+
+
+def test_it_connects_again_after_a_kill_and_tells_everything(node: Node) -> None:
+    node.record(shared("a"))
+    first, plugin = node.server(), node.plugin()
+    eventually(lambda: names(first) == ["a"])
+    first.say(report("a", used=2000, since=1.0))
+    eventually(lambda: plugin.client.report is not None)
+
+    first.close()
+    eventually(lambda: plugin.client.report is None)
+    second = node.server()
+    eventually(lambda: names(second) == ["a"])
+    assert second.told[0].generation > first.told[-1].generation
+
+
+def test_a_report_says_how_it_is_with_the_shares(node: Node) -> None:
+    node.record(shared("a"), shared("b"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a", "b"])
+
+    server.say(report("a", "b"))
+    server.say(report("a", "b", used=2000, since=7.0, at=8.0))
+    server.say(report("a", "b", used=3000, since=7.0, at=9.0))
+    exceeded = ShareExceeded(7.0, 2000, 1024, 8.0)
+    within, over = {}, {}
+    for name in ("a", "b"):
+        within[name, "GPU-0"], over[name, "GPU-0"] = WithinShare(), exceeded
+    eventually(lambda: plugin.seen == [within, over])
+    assert plugin.client.report is not None
+
+
+def test_its_restart_changes_nothing_but_its_end_does(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    server.say(report("a"))
+    eventually(lambda: len(plugin.seen) == 1)
+
+    server.close()
+    eventually(lambda: plugin.connected.count(False) > 3)
+    assert len(plugin.seen) == 1
+    plugin.seconds = 61.0
+    eventually(lambda: plugin.seen[1:] == [{}])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense\n",
+        b'{"version": 2, "generation": 1, "time": 1}\n',
+        b'{"generation": 1, "time": 1, "uses": [{"gpu": 3}]}\n',
+        b"\xff\xfe\n",
+        b"[" * 100_000 + b"\n",
+        b"x" * (MOST_BYTES + 100_000),
+    ],
+)
+def test_what_is_no_report_ends_the_connection_and_is_logged(
+    node: Node, caplog: pytest.LogCaptureFixture, line: bytes
+) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    threading.Thread(target=server.say, args=(line,), daemon=True).start()
+
+    eventually(lambda: len(server.connections) > 1)
+    eventually(lambda: len(server.told) > 1)
+    assert any("retrying" in record.message for record in caplog.records)
+    server.say(report("a"))
+    eventually(lambda: len(plugin.seen) == 1)
+
+
+def test_a_report_in_small_pieces_is_read(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    line = report("a").line()
+    for start in range(0, len(line), 7):
+        server.say(line[start : start + 7])
+    eventually(lambda: len(plugin.seen) == 1)
+
+
+def test_one_that_is_silent_is_connected_to_again(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    plugin.seconds = 31.0
+    eventually(lambda: len(server.connections) > 1)
+
+
+def test_one_that_does_not_read_holds_no_lock(node: Node) -> None:
+    """A call of the kubelet needs the lock: whoever does not read must not be waited for."""
+    pods = {f"claim-{number}": [f"pod-{n}" * 20 for n in range(100)] for number in range(60)}
+    node.pods = pods
+    node.record(*(shared(name) for name in pods))
+    node.server(reads=False)
+    plugin = node.plugin()
+    eventually(lambda: plugin.pods.complete, within=30)
+    claims = list(node.claims.values())
+
+    def prepares() -> bool:
+        """Prepares a claim; returns whether the plugin has given up."""
+        claims.append(shared(f"new-{len(claims)}"))
+        with node.lock().held(time.monotonic() + 1):
+            node.claims = {claim.uid: claim for claim in claims}
+        plugin.look()
+        return False in plugin.connected
+
+    eventually(prepares)
+
+
+def test_of_two_plugins_the_one_that_tells_last_is_right(node: Node) -> None:
+    """A rolling update: each notices changes of the other late, and both connect again."""
+    server = node.server()
+    old, new = node.plugin(), node.plugin()
+    eventually(lambda: len(server.told) >= 2)
+    for number in range(30):
+        held = [shared(f"{n}") for n in range(number % 7)]
+        node.record(*held)
+        (new if number % 2 else old).look()
+        if number % 5 == 0:
+            server.drop()
+    expected = sorted(node.claims)
+    old.look()
+    new.look()
+
+    def latest() -> list[str]:
+        last = max(server.told, key=lambda told: told.generation)
+        return [share.claim.name for share in last.shares]
+
+    eventually(lambda: latest() == expected)
+    assert len({told.generation for told in server.told}) == len(server.told)
+
+
+def test_a_clock_that_was_set_back_does_not_make_it_older(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    plugin.now = lambda: 5.0
+    eventually(lambda: names(server) == ["a"])
+    server.say(SharingReport(generation=10**18, time=1.0))
+    eventually(lambda: plugin.client.report is not None)
+    node.record(shared("b"))
+    plugin.look()
+    eventually(lambda: names(server) == ["b"])
+    assert server.told[-1].generation > 10**18
+
+
+def test_a_second_pod_of_a_claim_is_found_when_strangers_compute(node: Node) -> None:
+    node.record(shared("a"), shared("b", template=True))
+    node.pods = {"a": ["first"], "b": ["other"]}
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a", "b"])
+    node.pods["a"] = ["first", "second"]
+    before = node.reads.count("b")
+
+    server.say(report("a", "b", strangers=1))
+
+    def pods() -> list[str]:
+        return [pod.name for pod in server.told[-1].shares[0].pods]
+
+    eventually(lambda: pods() == ["first", "second"])
+    assert node.reads.count("b") == before, "a claim of a template belongs to one pod"
+    plugin.seconds = 1000.0
+
+
+def test_strangers_that_stay_are_asked_about_rarer_and_rarer(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    start = len(node.reads)
+    for second in range(0, 3600, 10):
+        plugin.seconds = float(second)
+        seen = plugin.client.report
+        server.say(report("a", strangers=1, at=float(second)))
+        eventually(lambda seen=seen: plugin.client.report is not seen)  # type: ignore[misc]
+    eventually(lambda: not plugin.pods._asked)
+    assert 5 <= len(node.reads) - start <= 16
+
+
+def test_the_first_message_waits_for_the_pods_but_not_for_ever(node: Node) -> None:
+    node.record(shared("a"))
+    node.failing = AWAY
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: len(node.reads) > 3)
+    assert not server.told
+    plugin.seconds = 6.0
+    eventually(lambda: names(server) == ["a"])
+    node.pods["a"] = ["pod"]
+    node.failing = None
+    eventually(lambda: bool(server.told[-1].shares[0].pods))
+
+
+def test_a_claim_that_cannot_be_read_keeps_no_other_from_being_read(node: Node) -> None:
+    node.record(shared("a"), shared("b"))
+    read = node.read
+
+    def failing(claim: ClaimReference) -> Body:
+        if claim.name == "a":
+            raise AWAY
+        return read(claim)
+
+    node.pods["b"] = ["pod"]
+    node.read = failing  # type: ignore[method-assign]
+    node.server()
+    plugin = node.plugin()
+    eventually(lambda: "b" in plugin.pods.known)
