@@ -19,6 +19,7 @@ from carina_dra.process.program import run_to_the_end
 from kubelet_plugin import waiting
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claims.claim import NodeClaim
+from kubelet_plugin.claims.repair_failure import FailedRepairs
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import (
@@ -104,8 +105,8 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             poller.read_now()
 
         held_modes = HeldModes(clock=time.monotonic, changed=look_again)
-        gpus_changed = threading.Event()
-        live_claims = LiveClaims()
+        failed_repairs = FailedRepairs(changed=look_again)
+        gpus_changed, live_claims = threading.Event(), LiveClaims()
 
         def publish(inventory: Inventory) -> None:
             if _ends(inventory, stop):
@@ -116,7 +117,13 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
 
         poller = inventory_poller(
             chosen,
-            NvmlReader(host, nvml, intents=mig_intents.last_read, held_mode=held_modes.of),
+            NvmlReader(
+                host,
+                nvml,
+                intents=mig_intents.last_read,
+                held_mode=held_modes.of,
+                repair_failed=failed_repairs.of,
+            ),
             nvml,
             node_report,
             node_watch,
@@ -130,6 +137,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             node=chosen.node_name,
             metrics=metrics,
             not_repaired=live_claims.repair_failed,
+            repair_ended=failed_repairs.repaired,
         )
 
         def reorder(recorded: Collection[NodeClaim]) -> None:

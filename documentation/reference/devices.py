@@ -22,7 +22,12 @@ from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.publish_settings import DEFAULT_EVICT, PublishSettings
 from kubelet_plugin.devices.share import Share
-from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
+from kubelet_plugin.devices.taint import (
+    compute_mode_taints,
+    held_mode_taints,
+    repair_taints,
+    taints,
+)
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.held_mode import HeldMode, Switch
@@ -162,6 +167,12 @@ def _taints() -> Iterator[tuple[str, str, str]]:
     yield code(taint.key), str(taint.effect), meaning
     (taint,) = held_mode_taints(HeldMode(Switch.ON, FAILURE, NEVER), Switch.ON, _DRIVER)
     yield code(taint.key), str(taint.effect), str(HeldMode.__doc__)
+    (taint,) = repair_taints("DiskFull", _DRIVER)
+    meaning = (
+        "What a prepared claim needs could not be restored, so that a further claim could not be "
+        "prepared. The value is the reason of [claim-failures.md](../claim-failures.md)."
+    )
+    yield code(taint.key), str(taint.effect), meaning
 
 
 def _described(found: Iterable[str], meanings: Mapping[str, str]) -> list[str]:

@@ -15,6 +15,7 @@ from documentation import markdown
 from documentation.markdown import code, paragraph, sentence, summary, table
 from documentation.reference.docstrings import constants
 from kubelet_plugin.inventory.compute_mode import COMPUTE_MODE
+from kubelet_plugin.inventory.gpu import REPAIR_FAILED
 from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.held_mode import HeldMode
 
@@ -85,3 +86,5 @@ def _plugin() -> Iterator[tuple[str, str, str]]:
     compute_mode = "The compute mode of the GPU lets fewer processes compute than the device needs."
     yield "device taint", code(f"DRIVER/{COMPUTE_MODE}"), compute_mode
     yield "device taint", code(f"DRIVER/{HeldMode.state}"), sentence(summary(HeldMode.__doc__))
+    repair = "What a prepared claim needs could not be restored; further claims would wait for it."
+    yield "device taint", code(f"DRIVER/{REPAIR_FAILED}"), repair

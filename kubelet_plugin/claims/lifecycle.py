@@ -49,6 +49,7 @@ from kubelet_plugin.claims.record import (
     LockedClaim,
     RecordReporter,
 )
+from kubelet_plugin.claims.repair_failure import FailedRepair
 from kubelet_plugin.devices.conflict import conflict
 
 _FRESH = 1.0
@@ -105,8 +106,8 @@ class ClaimReporter(RecordReporter, Protocol):
     def drift_repaired(self, claim: NodeClaim, drift: Drift) -> None:
         """Reports that something of a prepared claim had changed, and was restored."""
 
-    def claims_with_drift(self, count: int) -> None:
-        """Reports how many prepared claims lack something after a repair."""
+    def repair_ended(self, failed: Collection[FailedRepair]) -> None:
+        """Reports which prepared claims lack something after a repair, and why."""
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
         """Reports that a prepared claim lacks something that could not be created."""
@@ -224,14 +225,14 @@ class ClaimLifecycle:
                 "prepared claims cannot be checked; retrying later", extra={"reason": str(error)}
             )
             return
-        failed = 0
+        failed: list[FailedRepair] = []
         for claim in live:
             try:
                 self._repair_claim(claim)
             except ClaimError as error:
-                failed += 1
+                failed.append((claim, error.failure))
                 self._reporter.repair_failed(claim, error.failure)
-        self._reporter.claims_with_drift(failed)
+        self._reporter.repair_ended(failed)
         self._remove_leftovers(live)
         self._unprepare_abandoned(live)
 

@@ -155,6 +155,8 @@ def next_steps(gpu: GpuHealth, problem: TaintedState) -> tuple[str, ...]:
             return (f"carina node restore {node}",)
         case "compute-mode":
             return (_on(node, f"nvidia-smi -c DEFAULT -i {uuid}"),)
+        case "repair-failed":
+            return ("kubectl get events -A --field-selector reason=RepairFailed",)
         case _:
             events = f"involvedObject.kind=Node,involvedObject.name={node}"
             return (f"kubectl get events --field-selector {events}",)

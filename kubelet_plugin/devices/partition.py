@@ -17,7 +17,12 @@ from kubelet_plugin.devices.host_memory import host_memory
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import PartitionName
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
+from kubelet_plugin.devices.taint import (
+    compute_mode_taints,
+    held_mode_taints,
+    repair_taints,
+    taints,
+)
 from kubelet_plugin.inventory.compute_mode import PREVENTS_ALL
 from kubelet_plugin.inventory.gpu import Gpu, GpuState
 from kubelet_plugin.inventory.held_mode import Switch
@@ -58,6 +63,7 @@ class Partition:
                 *taints(self.state.problems, settings.driver, settings.evict),
                 *held_mode_taints(self.state.held_mode, Switch.ON, settings.driver),
                 *compute_mode_taints(self.state.compute_mode, PREVENTS_ALL, settings.driver),
+                *repair_taints(self.state.repair_failed, settings.driver),
             ),
             node_allocatable_resources=host_memory(settings),
         )
@@ -98,7 +104,10 @@ class FoundPartition:
                 **partition_capacity(self.profile),
                 **{f"memorySlice{index}": memory_slice for index in slices},
             },
-            taints=taints(self.state.problems, settings.driver, settings.evict),
+            taints=(
+                *taints(self.state.problems, settings.driver, settings.evict),
+                *repair_taints(self.state.repair_failed, settings.driver),
+            ),
             node_allocatable_resources=host_memory(settings),
         )
 

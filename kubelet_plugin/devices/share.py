@@ -30,7 +30,12 @@ from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.levels import detected_levels
 from kubelet_plugin.devices.name import ShareName
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.devices.taint import compute_mode_taints, held_mode_taints, taints
+from kubelet_plugin.devices.taint import (
+    compute_mode_taints,
+    held_mode_taints,
+    repair_taints,
+    taints,
+)
 from kubelet_plugin.inventory.compute_mode import PREVENTS_SHARES
 from kubelet_plugin.inventory.gpu import Gpu, GpuState
 from kubelet_plugin.inventory.held_mode import Switch
@@ -105,6 +110,7 @@ class Share:
                 *taints(self.state.problems, settings.driver, settings.evict),
                 *held_mode_taints(self.state.held_mode, Switch.OFF, settings.driver),
                 *compute_mode_taints(self.state.compute_mode, PREVENTS_SHARES, settings.driver),
+                *repair_taints(self.state.repair_failed, settings.driver),
             ),
             node_allocatable_resources=host_memory(settings),
             allow_multiple_allocations=True,

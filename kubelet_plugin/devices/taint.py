@@ -6,6 +6,7 @@ from typing import assert_never
 from carina_dra.node_keys import NodeKeys
 from carina_dra.resource import DeviceTaint, TaintEffect
 from kubelet_plugin.inventory.compute_mode import COMPUTE_MODE, ComputeMode
+from kubelet_plugin.inventory.gpu import REPAIR_FAILED
 from kubelet_plugin.inventory.health import (
     EvictionCause,
     GpuProblem,
@@ -65,6 +66,17 @@ def compute_mode_taints(
         return ()
     key = f"{driver}/{COMPUTE_MODE}"
     return (DeviceTaint(key=key, effect=TaintEffect.NO_SCHEDULE, value=mode.value),)
+
+
+def repair_taints(reason: str | None, driver: str) -> tuple[DeviceTaint, ...]:
+    """Returns the taint of a device for which a claim could not be prepared.
+
+    Its effect is NoSchedule: what runs has lost nothing by it yet.
+    """
+    if reason is None:
+        return ()
+    key = f"{driver}/{REPAIR_FAILED}"
+    return (DeviceTaint(key=key, effect=TaintEffect.NO_SCHEDULE, value=reason),)
 
 
 def _effect(problem: GpuProblem, evict: Collection[EvictionCause]) -> TaintEffect:

@@ -8,12 +8,16 @@ which are always known. Any other attribute is `None` if the driver does not rep
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final
 
 from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.health import HEALTHY, GpuProblems
 from kubelet_plugin.inventory.held_mode import HeldMode
 from kubelet_plugin.inventory.mig import GpuInstance, MigSite, MigSupport
 from kubelet_plugin.inventory.signals import SILENT, Signals
+
+REPAIR_FAILED: Final = "repair-failed"
+"""The word of the taint and the metric."""
 
 
 class MigMode(Enum):
@@ -88,6 +92,8 @@ class GpuState:
     problems: GpuProblems = HEALTHY
     held_mode: HeldMode | None = None
     """The switch of MIG mode that NVML refuses, if the mode is not as it would be after it."""
+    repair_failed: str | None = None
+    """Why claims cannot be prepared: what a repair could not restore, in a word."""
     compute_mode: ComputeMode = ComputeMode.DEFAULT
     """DEFAULT also if the driver does not report it."""
     signals: Signals = field(default=SILENT, compare=False)

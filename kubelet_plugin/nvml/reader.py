@@ -90,6 +90,7 @@ class _GpuRead:
     instances: tuple[GpuInstance, ...]
     links: nvlink.Links
     held_mode: HeldMode | None
+    repair_failed: str | None
     compute_mode: ComputeMode
     signals: Signals
     binding: str
@@ -105,11 +106,13 @@ class NvmlReader:
         *,
         intents: Callable[[str], MigIntents | None] = lambda _: None,
         held_mode: Callable[[str], HeldMode | None] = lambda _: None,
+        repair_failed: Callable[[int], str | None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`intents` returns what Carina makes on the GPU with this UUID, and `held_mode` the switch
-        of its MIG mode that NVML refused last.
+        of its MIG mode that NVML refused last. `repair_failed` returns, by minor number, why claims
+        cannot be prepared.
 
         `now` returns the current time, for the time at which a problem is first seen; `clock` is in
         seconds, from any start.
@@ -117,6 +120,7 @@ class NvmlReader:
         self._host = host
         self._intents = intents
         self._held_mode = held_mode
+        self._repair_failed = repair_failed
         self._now = now
         self._library = library
         self._session: NvmlSession | None = None
@@ -289,6 +293,7 @@ class NvmlReader:
             instances=others,
             links=replace(links or nvlink.Links(), fabric=fabric),
             held_mode=_still_held(self._held_mode(uuid), mode),
+            repair_failed=self._repair_failed(gpu.minor),
             compute_mode=COMPUTE_MODES.get(compute_mode, ComputeMode.DEFAULT),
             signals=read_signals(self._attributes, uuid, handle, health),
             binding=self._host.binding(address),
@@ -376,6 +381,7 @@ def _ready(
                 instances=read.instances,
                 nvlink=connections.get(read.gpu.minor),
                 held_mode=read.held_mode,
+                repair_failed=read.repair_failed,
                 compute_mode=read.compute_mode,
                 signals=read.signals,
                 binding=read.binding,

@@ -1,7 +1,7 @@
 """Reports what happens to claims, as Events, metrics and log records."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, assert_never
 
 from carina_dra.kube.errors import ApiError
@@ -18,6 +18,7 @@ from kubelet_plugin.claim_status.health_notice import (
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import Drift
 from kubelet_plugin.claims.failure import CallerGone, ClaimFailure
+from kubelet_plugin.claims.repair_failure import FailedRepair
 from kubelet_plugin.kubelet.dra_service import ClaimOperation
 from kubelet_plugin.report.metrics import PluginMetrics
 
@@ -46,8 +47,12 @@ class ClaimReport:
         node: str,
         metrics: PluginMetrics,
         not_repaired: Callable[[NodeClaim, ClaimFailure], None] = lambda *_: None,
+        repair_ended: Callable[[Collection[FailedRepair]], None] = lambda _: None,
     ) -> None:
-        """`not_repaired` receives a claim that could not be repaired, and why."""
+        """`not_repaired` receives a claim that could not be repaired, and why; `repair_ended`
+        receives all of them after each repair.
+        """
+        self._repair_ended = repair_ended
         self._events = events
         self._not_repaired = not_repaired
         self._node = ObjectReference("v1", "Node", node, uid=node)
@@ -153,9 +158,10 @@ class ClaimReport:
         note = f"{str(drift)[0].upper()}{str(drift)[1:]}. The plugin has restored it"
         self._warn(_claim(claim.reference), "DriftRepaired", "Repair", note)
 
-    def claims_with_drift(self, count: int) -> None:
-        """Reports how many prepared claims lack something after a repair."""
-        self._metrics.claims_with_drift.set(count)
+    def repair_ended(self, failed: Collection[FailedRepair]) -> None:
+        """Reports which prepared claims lack something after a repair, and why."""
+        self._metrics.claims_with_drift.set(len(failed))
+        self._repair_ended(failed)
 
     def leftover_not_removed(self, leftover: str, failure: ClaimFailure) -> None:
         """Reports that a resource that no claim needs could not be removed."""

@@ -22,7 +22,7 @@ from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.compute_mode import COMPUTE_MODE, ComputeMode
-from kubelet_plugin.inventory.gpu import Gpu, GpuState
+from kubelet_plugin.inventory.gpu import REPAIR_FAILED, Gpu, GpuState
 from kubelet_plugin.inventory.health import READY, STATES
 from kubelet_plugin.inventory.held_mode import HeldMode
 from kubelet_plugin.inventory.inventory import known_gpus
@@ -32,7 +32,7 @@ from kubelet_plugin.prepare.resource import MadeInstance
 _GPU = ("gpu", "UUID", "pci_bus_id")
 _PART = (*_GPU, "GPU_I_PROFILE", "GPU_I_ID")
 _HOLDER = ("namespace", "pod", "container", "dra_claim_namespace", "dra_claim_name")
-_STATES = (*STATES, HeldMode.state, COMPUTE_MODE)
+_STATES = (*STATES, HeldMode.state, COMPUTE_MODE, REPAIR_FAILED)
 _NOBODY = ("", "", "", "", "")
 
 
@@ -104,7 +104,8 @@ def _of_gpus(now: ClaimsNow) -> Iterator[GaugeMetricFamily]:
     states = GaugeMetricFamily(
         "carina_gpu_state",
         "1 for the states that a GPU has: ready, its problems (docs/health.md), and what keeps "
-        "some of its devices from being allocated (mig-mode-held, compute-mode); else 0.",
+        "some of its devices from being allocated (mig-mode-held, compute-mode, "
+        "repair-failed); else 0.",
         labels=(*_GPU, "state"),
     )
     for known in known_gpus(now.gpus.inventory):
@@ -124,6 +125,8 @@ def _states(state: GpuState) -> frozenset[str]:
         found.add(state.held_mode.state)
     if state.compute_mode is not ComputeMode.DEFAULT:
         found.add(COMPUTE_MODE)
+    if state.repair_failed is not None:
+        found.add(REPAIR_FAILED)
     return frozenset(found)
 
 

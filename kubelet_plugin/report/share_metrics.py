@@ -125,7 +125,7 @@ def _given(now: SharesNow) -> Iterator[Metric]:
         cores.add_metric(labels, share.cores / 100)
         device = now.devices.get(f"gpu-{gpu.minor}-share")
         if isinstance(device, Share):
-            info.add_metric((*labels, device.memory_enforcement, device.core_enforcement), 1)
+            info.add_metric((*labels, device.levels.strongest_memory, device.levels.strongest_cores), 1)
         for pod in share.pods:
             pairs.add_metric(now.labels(gpu, (pod,), (share.claim,)), 1)
     yield from (memory, cores, info, pairs)

@@ -9,6 +9,7 @@ from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevic
 from kubelet_plugin.claims.drift import CdiSpecDrift, Drift
 from kubelet_plugin.claims.failure import ClaimError, ClaimFailure
 from kubelet_plugin.claims.lifecycle import Leftover
+from kubelet_plugin.claims.repair_failure import FailedRepair
 from kubelet_plugin.kubelet.dra_service import ClaimOperation
 
 PATIENT = CallLimits(deadline=math.inf, abandoned=lambda: False)
@@ -91,7 +92,7 @@ class FakeReporter:
     """Seconds that each call in `ended` took."""
     rebuilt: list[tuple[str, str, int]] = field(default_factory=list)
     repaired: list[tuple[str, Drift]] = field(default_factory=list)
-    drifted: list[int] = field(default_factory=list)
+    failed_repairs: list[tuple[FailedRepair, ...]] = field(default_factory=list)
     """How many claims lacked something after each repair."""
     unrepaired: list[tuple[str, ClaimFailure]] = field(default_factory=list)
     stuck: list[tuple[str, ClaimFailure]] = field(default_factory=list)
@@ -122,8 +123,8 @@ class FakeReporter:
     def drift_repaired(self, claim: NodeClaim, drift: Drift) -> None:
         self.repaired.append((claim.name, drift))
 
-    def claims_with_drift(self, count: int) -> None:
-        self.drifted.append(count)
+    def repair_ended(self, failed: Collection[FailedRepair]) -> None:
+        self.failed_repairs.append(tuple(failed))
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
         self.unrepaired.append((claim.name, failure))

@@ -211,7 +211,7 @@ def _check_repaired(node: Node) -> None:
     node.specs()  # whole as they are: container runtimes read them at any time
     reporter = FakeReporter()
     node.claims(reporter).repair()
-    assert reporter == FakeReporter(counts=[len(node.recorded())], drifted=[0])
+    assert reporter == FakeReporter(counts=[len(node.recorded())], failed_repairs=[()])
     assert node.specs() == node.metadata() == set(node.recorded())
     held = list(node.recorded().values())
     assert len(held) == len(set(held))

@@ -557,3 +557,35 @@ def test_whole_gpus_and_monitors_are_offered_unless_it_is_told_otherwise(host: H
         finally:
             process.terminate()
     assert kinds == {"gpu": 8, "mig": 0, "share": 0, "monitor": 8}
+
+
+def test_devices_that_a_repair_cannot_restore_are_not_allocated_meanwhile(host: Host) -> None:
+    host.start("--repair-seconds", "1")
+    eventually(host.has_whole_pool)
+    claim = host.allocated_claim("train", "gpu-2")
+    reference = {"uid": claim["metadata"]["uid"], "name": "train", "namespace": "default"}
+    _call(
+        host.plugin / "dra.sock",
+        "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
+        v1.NodePrepareResourcesRequest(claims=[v1.Claim(**reference)]),
+        v1.NodePrepareResourcesResponse,
+    )
+    node, parameters = host.gpus.root / "dev/nvidia2", "proc/driver/nvidia/params"
+
+    def tainted() -> dict[str, set[tuple[str, str, str]]]:
+        return {
+            device["name"]: {(t["key"], t["value"], t["effect"]) for t in device["taints"]}
+            for body in host.slices()
+            for device in body["spec"].get("devices") or ()
+            if device.get("taints") and "-mig-" not in device["name"]
+        }
+
+    before = (host.gpus.root / parameters).read_text()
+    (host.gpus.root / parameters).write_text("ModifyDeviceFiles: 0\n")
+    node.unlink()
+    taint = {(f"{DRIVER}/repair-failed", "DeviceNodeUnusable", "NoSchedule")}
+    eventually(lambda: tainted() == {"gpu-2": taint, "gpu-2-share": taint})
+
+    (host.gpus.root / parameters).write_text(before)
+    eventually(lambda: tainted() == {})
+    assert node.exists()

@@ -9,6 +9,7 @@ from kubelet_plugin.devices.taint import (
     compute_mode_taints,
     held_mode_taints,
     released_taint,
+    repair_taints,
     taints,
 )
 from kubelet_plugin.inventory.compute_mode import PREVENTS_ALL, PREVENTS_SHARES, ComputeMode
@@ -152,3 +153,11 @@ def test_a_compute_mode_keeps_claims_from_the_devices_that_cannot_be_used_in_it(
         DeviceTaint(f"{DRIVER}/compute-mode", TaintEffect.NO_SCHEDULE, "exclusive-process"),
     )
     assert compute_mode_taints(exclusive, PREVENTS_ALL, DRIVER) == ()
+
+
+def test_a_failed_repair_keeps_new_claims_away_and_evicts_nobody() -> None:
+    assert repair_taints(None, DRIVER) == ()
+    (taint,) = repair_taints("DeviceNodeUnusable", DRIVER)
+    assert taint == DeviceTaint(
+        f"{DRIVER}/repair-failed", TaintEffect.NO_SCHEDULE, "DeviceNodeUnusable"
+    )
