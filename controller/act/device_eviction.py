@@ -9,7 +9,7 @@ budget that refuses its eviction is respected for a time only.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Final
@@ -46,9 +46,11 @@ class DeviceEviction:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """An eviction, and from when on it is due, as a Unix time."""
+    """Why a pod is evicted, and from when on, as a Unix time."""
 
-    eviction: DeviceEviction
+    pod: ObservedPod
+    device: DeviceId
+    taint: DeviceTaint
     at: float
 
 
@@ -74,6 +76,11 @@ class DeviceEvictions:
     """Seconds for which disruption budgets are respected that refuse an eviction."""
     wake: float | None = None
     """When the next eviction is due that was not at the last look, as a Unix time."""
+    _to_look: dict[str, None] = field(default_factory=dict)
+    """The claims of which something has changed since they were looked at, or at which that failed;
+    that is tried again later."""
+    _known: dict[str, _Due] = field(default_factory=dict)
+    """By claim: whom it evicts, and when."""
     _failures: dict[str, _Failure] = field(default_factory=dict)
     """By pod that is to be evicted."""
     _buckets: dict[str, TokenBucket] = field(default_factory=dict)
@@ -82,26 +89,25 @@ class DeviceEvictions:
     def due(self, now: float) -> Iterator[DeviceEviction]:
         """The evictions to be asked for now: as many of each namespace as its rate allows."""
         self.wake = None
-        tainted = self.mirror.state.tainted
-        holders = tainted.evicted_claims()
-        if not (holders or self._failures or self._buckets):
+        self._look()
+        if not (self._known or self._failures or self._buckets):
             return
-        found = list(
-            self.mirror.set_aside.each(
-                CLAIMS, "looked at for taints", holders, partial(self._evictions_of, tainted)
-            )
-        )
+        evicting = self.mirror.evicting
+        found = [
+            self._known[key]
+            for key in sorted(self._known)
+            if self._known[key].pod.key not in evicting
+        ]
         self._forget(found, now)
         for due in found:
-            pod = due.eviction.pod
-            failure = self._failures.get(pod.key)
+            failure = self._failures.get(due.pod.key)
             at = due.at if failure is None else max(due.at, failure.retry)
-            bucket = self._bucket_of(pod.namespace)
+            bucket = self._bucket_of(due.pod.namespace)
             if at > now:
                 self._wake_at(at)
             elif bucket.take(now):
                 past = failure is not None and failure.refused + self.grace <= now
-                yield replace(due.eviction, past_budgets=past)
+                yield self._eviction(due, past_budgets=past)
             else:
                 self._wake_at(now + bucket.wait(now))
 
@@ -113,8 +119,24 @@ class DeviceEvictions:
             refused = min(refused, now)
         self._failures[pod.key] = _Failure(pod.uid, refused, now + _RETRY)
 
-    def _evictions_of(self, tainted: TaintedDevices, key: str) -> Iterator[_Due]:
-        """The eviction of the pod whose extended resources a claim serves."""
+    def _look(self) -> None:
+        """Looks at the claims of which something has changed since the last time."""
+        tainted = self.mirror.state.tainted
+        turned = tainted.take_turned()
+        if turned is None:
+            self._known.clear()
+            self._to_look.clear()
+            turned = tainted.evicted_claims()
+        self._to_look |= dict.fromkeys(turned)
+        attempt = self.mirror.set_aside.attempt_when_due
+        for key in tuple(self._to_look):
+            look = partial(self._look_at, tainted, key)
+            if attempt(CLAIMS, key, "looked at for taints", look):
+                del self._to_look[key]
+
+    def _look_at(self, tainted: TaintedDevices, key: str) -> None:
+        """Finds out whether a claim for the extended resources of a pod evicts it, and when."""
+        self._known.pop(key, None)
         mirror = self.mirror
         claim = mirror.claims.get(key)
         if claim is None or claim.status.allocation is None:
@@ -122,26 +144,25 @@ class DeviceEvictions:
         pods = [pod for pod in mirror.users_of(key) if self._may_go(pod) and is_special(claim, pod)]
         if not pods:
             return
-        pod = pods[0]
         soonest: _Due | None = None
         for result in claim.status.allocation.devices.results:
             for taint in tainted.evicting(result):
                 at = eviction_time(taint, result.tolerations)
                 if at < (inf if soonest is None else soonest.at):
                     device = DeviceId(result.driver, result.pool, result.device)
-                    soonest = _Due(DeviceEviction(pod, device, taint, self._longest(pod)), at)
+                    soonest = _Due(pods[0], device, taint, at)
         if soonest is not None:
-            yield soonest
+            self._known[key] = soonest
 
-    def _longest(self, pod: ObservedPod) -> float:
-        return inf if pod.queue is None else self.mirror.roster.queues.eviction_grace(pod.queue)
+    def _eviction(self, due: _Due, *, past_budgets: bool) -> DeviceEviction:
+        queues, queue = self.mirror.roster.queues, due.pod.queue
+        longest = inf if queue is None else queues.eviction_grace(queue)
+        return DeviceEviction(due.pod, due.device, due.taint, longest, past_budgets)
 
     def _may_go(self, pod: ObservedPod) -> bool:
         if pod.queue is None and not self.evicts_unqueued:
             return False
-        if pod.is_held or pod.succeeded is not None or pod.deleted is not None:
-            return False
-        return pod.key not in self.mirror.evicting
+        return not pod.is_held and pod.succeeded is None and pod.deleted is None
 
     def _bucket_of(self, namespace: str) -> TokenBucket:
         return self._buckets.setdefault(namespace, TokenBucket(rate=RATE, burst=BURST))
@@ -151,7 +172,7 @@ class DeviceEvictions:
 
         A pod that is being evicted may be refused yet.
         """
-        uids = {due.eviction.pod.uid for due in found} | set(self.mirror.evicting.values())
+        uids = {due.pod.uid for due in found} | set(self.mirror.evicting.values())
         self._failures = {
             key: failure for key, failure in self._failures.items() if failure.uid in uids
         }

@@ -421,6 +421,7 @@ class Mirror:
         self.set_aside.attempt(resource, key, _DECIDED_ON, refresh)
 
     def _refresh_claim(self, key: str) -> None:
+        self.state.tainted.note_users(key)
         known = self.claims.get(key)
         if known is None:
             self.state.remove_claim(key)

@@ -6,6 +6,7 @@ cancelled nor killed, and this process has to end.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from argparse import Namespace
@@ -35,6 +36,7 @@ from kubelet_plugin.settings import PluginSettings
 _HANGS: Final = "reset the GPU or reboot the node; the kernel log says which GPU it is"
 _DYING: Final = 1.0
 """Seconds in which a killed process ends, unless the kernel driver keeps it."""
+_DEVICE_MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
 _SAME_FOLDERS: Final = ({"/run/cdi", "/var/run/cdi"},)
 """/var/run is a link to /run."""
 
@@ -81,7 +83,8 @@ def _driver(node: NodeFiles) -> Iterator[Diagnosis]:
     search = DriverSearch(locations(node.filesystem.root))
     found = search.location()
     if found is None:
-        yield bad(f"none is installed below {search.roots}", "install the NVIDIA driver")
+        remedy = "install the NVIDIA driver, or name its root folder with host_driver_root"
+        yield bad(f"none is installed below {search.roots}", remedy)
         return
     try:
         words = node.host.path("/proc/driver/nvidia/version").read_text().split()
@@ -125,22 +128,30 @@ def _abandon(process: "subprocess.Popen[str]") -> None:
 
 def _device_nodes(node: NodeFiles) -> Iterator[Diagnosis]:
     majors = node.host.device_majors()
-    wanted = {"/dev/nvidiactl": ("nvidia-frontend", "nvidia"), "/dev/nvidia-uvm": ("nvidia-uvm",)}
     good, wrong = [], []
-    for path, drivers in wanted.items():
+    for path, drivers, minor in _wanted_nodes(node.host):
         major = next((majors[driver] for driver in drivers if driver in majors), None)
         found = node.host.character_device(path)
-        if major is None or found is None or found.major != major:
-            wrong.append(path)
-        else:
+        if found is not None and (found.major, found.minor) == (major, minor):
             good.append(path)
-    of_gpus = sorted(node.host.path("/dev").glob("nvidia[0-9]*"))
-    good += [f"/dev/{path.name}" for path in of_gpus]
+        else:
+            wrong.append(path)
     if wrong:
         remedy = "nvidia-modprobe -u -c 0; with ModifyDeviceFiles: 1 the plugin makes them"
         yield warn(f"missing or with wrong numbers: {', '.join(wrong)}", remedy)
     if good:
         yield ok(", ".join(good))
+
+
+def _wanted_nodes(host: HostPaths) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """The path of each node, the names that its driver may have, and its minor number."""
+    yield "/dev/nvidiactl", ("nvidia-frontend", "nvidia"), 255
+    yield "/dev/nvidia-uvm", ("nvidia-uvm",), 0
+    for file in host.path("/proc/driver/nvidia/gpus").glob("*/information"):
+        with suppress(OSError):  # the GPU has been unplugged
+            minor = _DEVICE_MINOR.search(file.read_text())
+            if minor is not None:
+                yield f"/dev/nvidia{minor[1]}", ("nvidia-frontend", "nvidia"), int(minor[1])
 
 
 def _kubelet(node: NodeFiles) -> Iterator[Diagnosis]:
@@ -166,12 +177,19 @@ def _plugin(node: NodeFiles) -> Iterator[Diagnosis]:
     if not sockets:
         remedy = "see its pod on this node: kubectl get pods -n carina-system -o wide"
         yield bad(f"it does not listen below {node.kubelet_root}", remedy)
+    answering = []
     for path in sockets:
         problem = socket_probe(path)()
         if problem is not None:
             yield warn(problem, "restart the plugin's pod, which removes abandoned sockets")
         else:
+            answering.append(path)
             yield ok(f"it answers on {path}")
+    registered = [path.name for path in answering if path.name.endswith("reg.sock")]
+    if len(registered) > 1:
+        remedy = "unless a rollout is on, remove the other driver, or set another driver_name"
+        text = f"{len(registered)} plugins are registered as {node.driver}: {', '.join(registered)}"
+        yield warn(text, remedy)
 
 
 def _runtime(node: NodeFiles) -> Iterator[Diagnosis]:

@@ -42,6 +42,8 @@ class TaintedDevices:
         """By pool with a tainted device: the claims that have a device of it."""
         self._is_outdated = False
         """Whether pools have been tainted of which the holders are not known yet."""
+        self._turned: set[str] | None = None
+        """The claims whose evictions may be others than at the last `take_turned`; None for all."""
 
     def note_slice(self, *versions: ResourceSlice | None) -> None:
         """Records that a slice has changed, of which these are the states before and after."""
@@ -49,6 +51,9 @@ class TaintedDevices:
             if pool not in self._published and not any(map(_has_taints, filter(None, versions))):
                 continue
             taints = _newest(self._cluster.slices_of(pool))
+            if taints == self._published.get(pool, _NONE):
+                continue
+            self._turn(self._holders.get(pool, ()))
             self._published.pop(pool, None)
             self._evicting.discard(pool)
             if taints:
@@ -57,14 +62,14 @@ class TaintedDevices:
                 self._evicting.add(pool)
             self._is_outdated = True
         if self._rules and None in versions:  # a pool has come, or is gone
-            self._is_outdated = True
+            self._is_outdated, self._turned = True, None
 
     def note_rules(self) -> None:
         """Records that a rule has changed."""
         evicting = tuple(rule for rule in self._cluster.rules.values() if _evicts(rule.spec.taint))
         if evicting != self._rules:
             self._rules = evicting
-            self._is_outdated = True
+            self._is_outdated, self._turned = True, None
 
     def follow(self, key: str, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
         """Records that a claim has changed."""
@@ -75,6 +80,21 @@ class TaintedDevices:
         for pool in _pools_of(after):
             if pool in self._holders:
                 self._holders[pool][key] = None
+
+    def note_users(self, claim: str) -> None:
+        """Records that a claim has changed, or a pod that refers to it."""
+        if self._holders:
+            self._turn((claim,))
+
+    def take_turned(self) -> list[str] | None:
+        """The claims whose evictions may be others than at the last call, in order; None for all.
+
+        Those that are gone are among them.
+        """
+        if self._is_outdated:
+            self._find_holders()
+        turned, self._turned = self._turned, set()
+        return None if turned is None else sorted(turned)
 
     def tainted_claims(self) -> list[str]:
         """The claims that may have a device which its driver has tainted, in order."""
@@ -102,6 +122,10 @@ class TaintedDevices:
         of_driver = self.of_driver(result)
         return tuple(filter(_evicts, (*of_driver, *of_rules)))
 
+    def _turn(self, claims: Iterable[str]) -> None:
+        if self._turned is not None:
+            self._turned.update(claims)
+
     def _find_holders(self) -> None:
         self._is_outdated = False
         self._ruled = set()
@@ -120,6 +144,8 @@ class TaintedDevices:
             for pool in _pools_of(claim):
                 if pool in self._holders:
                     self._holders[pool][key] = None
+                    if pool not in known:
+                        self._turn((key,))
 
 
 def _pools_of(claim: ResourceClaim | None) -> set[PoolId]:

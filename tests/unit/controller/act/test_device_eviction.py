@@ -1,11 +1,15 @@
 """Which pods are evicted for the taints of devices that they have as extended resources."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from math import inf
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from carina_dra.kube.errors import (
     ApiOperation,
@@ -31,8 +35,10 @@ from carina_dra.resource import (
 from controller.act.device_eviction import BURST, DeviceEvictions
 from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
-from controller.observe.pod import read_pod
+from controller.observe.planned_claims import is_special
+from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
+from tests.unit.controller.engine.properties.examples import examples
 from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice, gpus_of
 
 GRACE = 60.0
@@ -305,3 +311,109 @@ def test_nothing_is_looked_at_where_no_device_is_tainted() -> None:
     cluster = Cluster().pod("p")
     assert cluster.due() == []
     assert cluster.mirror.state.tainted.evicted_claims() == []
+
+
+# What is looked at -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods that are looked at."""
+    looked: list[str] = []
+
+    def look(claim: ResourceClaim | None, pod: ObservedPod) -> bool:
+        looked.append(pod.name)
+        return is_special(claim, pod)
+
+    monkeypatch.setattr("controller.act.device_eviction.is_special", look)
+    return looked
+
+
+def _holders(pods: int) -> Cluster:
+    """Pods that all tolerate the taint of their device for a long time."""
+    cluster = Cluster()
+    for index in range(pods):
+        cluster.pod(f"p{index}", tolerations=(_tolerates(3600),))
+    return cluster.taint(LOST)
+
+
+def test_a_claim_counts_whose_pool_is_tainted_later() -> None:
+    cluster = Cluster().pod("p")
+    assert cluster.due() == []
+    assert cluster.taint(LOST).due() == ["p"]
+
+
+def test_a_claim_is_looked_at_once(looks: list[str]) -> None:
+    cluster = _holders(100)
+    cluster.due()
+    assert len(looks) == 100
+    for seconds in range(10):
+        cluster.after(seconds).due()
+    assert len(looks) == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "looked"),
+    [
+        (lambda it: it.pod("p1", tolerations=(_tolerates(1),), version=2), {"p1"}),
+        (lambda it: it.pod("new"), {"new"}),
+        (lambda it: it.mirror.remove_pod(it.mirror.pods["t/p1"]), set()),
+        (lambda it: it.taint(LOST), set()),
+        (lambda it: it.taint(LOST, gpu=1), {"p0", "p1", "p2"}),
+        (lambda it: it.rule(TaintEffect.NO_EXECUTE, pool="n1"), {"p0", "p1", "p2"}),
+        (lambda it: it.rule(TaintEffect.NONE, pool="n1"), set()),
+    ],
+    ids=[
+        "a pod changes",
+        "a pod comes",
+        "a pod goes",
+        "a slice as it was",
+        "a taint of the pool",
+        "a rule that evicts",
+        "a rule that does not",
+    ],
+)
+def test_only_what_has_changed_is_looked_at_again(
+    looks: list[str], change: Callable[[Cluster], object], looked: set[str]
+) -> None:
+    cluster = _holders(3)
+    cluster.due()
+    looks.clear()
+    change(cluster)
+    cluster.due()
+    assert set(looks) == looked
+
+
+_VERSIONS = count(2)
+_CHANGES: st.SearchStrategy[Callable[[Cluster], object]] = st.one_of(
+    st.builds(
+        lambda name, gpu, phase: lambda it: it.pod(name, gpu, phase=phase, version=next(_VERSIONS)),
+        st.sampled_from("abc"),
+        st.integers(0, 1),
+        st.sampled_from(["Running", "Succeeded"]),
+    ),
+    st.builds(
+        lambda taints, gpu: lambda it: it.taint(*taints, gpu=gpu),
+        st.sampled_from([(), (LOST,), (replace(LOST, effect=TaintEffect.NO_SCHEDULE),)]),
+        st.integers(0, 1),
+    ),
+    st.builds(
+        lambda effect, pool: lambda it: it.rule(effect, pool),
+        st.sampled_from([TaintEffect.NO_EXECUTE, TaintEffect.NONE]),
+        st.sampled_from(["n1", "n2"]),
+    ),
+)
+
+
+@examples(800)
+@given(st.lists(st.tuples(_CHANGES, st.booleans()), max_size=10))
+def test_what_is_due_does_not_depend_on_when_it_was_looked_at(
+    changes: list[tuple[Callable[[Cluster], object], bool]],
+) -> None:
+    often, seldom = Cluster(), Cluster()
+    for change, is_looked_at in changes:
+        change(often)
+        change(seldom)
+        if is_looked_at:
+            often.due()
+    assert often.due() == seldom.due()

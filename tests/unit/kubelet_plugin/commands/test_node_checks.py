@@ -1,9 +1,13 @@
 """`carina doctor node` on simulated nodes."""
 
+import os
+import socket
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -156,3 +160,116 @@ def test_a_node_may_have_both_runtimes(tmp_path: Path) -> None:
         file.write_text("")
 
     assert [c.runtime for c in configurations(HostPaths(tmp_path))] == ["containerd", "CRI-O"]
+
+
+# Ways in which a node is broken ------------------------------------------------------------------
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for the names of sockets."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def _no_library(node: SimulatedNode, _: Path) -> None:
+    for library in node.root.rglob("libnvidia-ml.so*"):
+        library.unlink()
+
+
+def _no_module(node: SimulatedNode, _: Path) -> None:
+    (node.root / "proc/driver/nvidia/version").unlink()
+
+
+def _no_gpu_node(node: SimulatedNode, _: Path) -> None:
+    (node.root / "dev/nvidia3").unlink()
+
+
+def _node_of_another_driver(node: SimulatedNode, _: Path) -> None:
+    path = node.root / "dev/nvidia3"
+    path.unlink()
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+
+def _node_of_another_gpu(node: SimulatedNode, _: Path) -> None:
+    path = node.root / "dev/nvidia3"
+    path.unlink()
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(195, 4))
+
+
+def _file_instead_of_a_node(node: SimulatedNode, _: Path) -> None:
+    path = node.root / "dev/nvidia-uvm"
+    path.unlink()
+    path.touch()
+
+
+def _kubelet_is_down(_: SimulatedNode, folder: Path) -> None:
+    (folder / "kubelet/pod-resources").mkdir(parents=True)
+
+
+def _other_kubelet_root(_: SimulatedNode, __: Path) -> None:
+    """Nothing is below the root that is looked at."""
+
+
+def _abandoned_socket(_: SimulatedNode, folder: Path) -> None:
+    plugin = folder / "kubelet/plugins/gpu.carina.dev"
+    plugin.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(plugin / "dra-0.sock"))
+
+
+def _checkpoint_is_a_folder(_: SimulatedNode, folder: Path) -> None:
+    (folder / "kubelet/plugins/gpu.carina.dev/checkpoint.jsonl").mkdir(parents=True)
+
+
+def _checkpoint_of_the_future(_: SimulatedNode, folder: Path) -> None:
+    plugin = folder / "kubelet/plugins/gpu.carina.dev"
+    plugin.mkdir(parents=True)
+    (plugin / "checkpoint.jsonl").write_text('{"version": 99}\n')
+
+
+@pytest.mark.parametrize(
+    ("break_it", "check", "grade", "text", "remedy"),
+    [
+        (_no_library, "driver", "bad", "none is installed", "host_driver_root"),
+        (_no_module, "driver", "bad", "kernel module is not loaded", "modprobe nvidia"),
+        (_no_gpu_node, "device nodes", "warn", "/dev/nvidia3", "nvidia-modprobe"),
+        (_node_of_another_driver, "device nodes", "warn", "/dev/nvidia3", "nvidia-modprobe"),
+        (_node_of_another_gpu, "device nodes", "warn", "/dev/nvidia3", "nvidia-modprobe"),
+        (_file_instead_of_a_node, "device nodes", "warn", "/dev/nvidia-uvm", "nvidia-modprobe"),
+        (_kubelet_is_down, "kubelet", "bad", "does not run", "systemctl status kubelet"),
+        (_other_kubelet_root, "kubelet", "warn", "cannot be reached", "--kubelet-root"),
+        (_other_kubelet_root, "plugin", "bad", "does not listen", "kubectl get pods"),
+        (_abandoned_socket, "plugin", "warn", "does not respond", "restart the plugin's pod"),
+        (_checkpoint_is_a_folder, "checkpoint", "bad", "cannot be read", "disk"),
+        (_checkpoint_of_the_future, "checkpoint", "bad", "version", "run the version"),
+    ],
+)
+def test_each_way_in_which_a_node_is_broken_says_what_to_do(
+    short_folder: Path,
+    break_it: Callable[[SimulatedNode, Path], None],
+    check: str,
+    grade: str,
+    text: str,
+    remedy: str,
+) -> None:
+    gpus = SimulatedNode.create(short_folder / "gpus", "hgx-h200-sxm", name="node-1")
+    break_it(gpus, short_folder)
+
+    first = found(node_files(gpus, short_folder), check)[0]
+
+    assert first.grade.value == grade
+    assert text in first.text
+    assert remedy in first.remedy
+
+
+def test_two_plugins_of_one_name_are_told(host: Host) -> None:
+    host.start()
+    own = next((host.folder / "kubelet/plugins_registry").glob("*reg.sock"))
+    other = own.with_name("gpu.carina.dev-other-reg.sock")
+    other.hardlink_to(own)
+
+    last = found(node_files(host.gpus, host.folder), "plugin")[-1]
+
+    assert (last.grade, last.text[:35]) == (Grade.WARN, "2 plugins are registered as gpu.car")
+    assert "driver_name" in last.remedy
