@@ -211,8 +211,8 @@ def _memory(standing: ShareStanding, share: Share) -> Stated:
             message = (
                 f"the pods of the claim use more memory of {gpu} than given: {used} MiB of {given} "
                 f"MiB at {_time(since)} (memory of this device: "
-                f"{memory_in_words(share.levels.strongest_memory)}). Others on the GPU may find none "
-                "left; let the pods use less, or request more memory"
+                f"{memory_in_words(share.levels.strongest_memory)}). Others on the GPU may find "
+                "none left; let the pods use less, or request more memory"
             )
             return Stated(
                 MEMORY_WITHIN_SHARE, ConditionStatus.FALSE, MEMORY_EXCEEDED, _cut(message)

@@ -125,7 +125,8 @@ def _given(now: SharesNow) -> Iterator[Metric]:
         cores.add_metric(labels, share.cores / 100)
         device = now.devices.get(f"gpu-{gpu.minor}-share")
         if isinstance(device, Share):
-            info.add_metric((*labels, device.levels.strongest_memory, device.levels.strongest_cores), 1)
+            levels = device.levels
+            info.add_metric((*labels, levels.strongest_memory, levels.strongest_cores), 1)
         for pod in share.pods:
             pairs.add_metric(now.labels(gpu, (pod,), (share.claim,)), 1)
     yield from (memory, cores, info, pairs)
