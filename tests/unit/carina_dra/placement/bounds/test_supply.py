@@ -107,7 +107,7 @@ def _asked(features: Features = DEFAULT_FEATURES, **exactly: Any) -> Alternative
         (_profile("7g.80gb"), 1),
         (_profile("1g.10gb+me"), 1),
         (_profile("9g"), 0),
-        (_type("share"), 8 * 100),  # the smallest share has one of 100 parts of the cores
+        (_type("share"), 8 * 10),  # the smallest share has a tenth of the cores
     ],
 )
 def test_most_claims_that_devices_of_a_node_serve(of_class: DeviceClass, claims: int) -> None:
