@@ -8,6 +8,8 @@ import pytest
 from tests.length import seed, seeds
 
 
+# Half a minute of computing, and many times that where others compute as well.
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("of_tenant", seeds(8), ids=lambda number: f"+{number - seed()}")
 def test_each_decision_on_what_a_hostile_tenant_wrote_ends(of_tenant: int) -> None:
     program = (sys.executable, "-m", "tests.integration.controller.fuzz.decided")
