@@ -56,7 +56,7 @@ def test_processes_of_all_classes_and_pid_namespaces_are_those_of_their_pods(
     assert [body["status"]["qosClass"] for body in bodies] == [qos for qos, _ in kinds]
 
     for number in range(len(names)):
-        pid = wait_for("its process", lambda number=number: _pid(_FIRST_SECONDS + number))
+        pid = wait_for("its process", lambda number=number: pid_of(_FIRST_SECONDS + number))
         watchdog.gpus.run_process(0, pid, memory=(100 + number) * MIB)
     with watchdog.connected() as plugin:
         plugin.want(*(_share(watchdog, body) for body in bodies))
@@ -80,7 +80,8 @@ def _run(pods: Workloads, name: str, seconds: int, resources: Object, spec: Obje
     pods.kubectl("apply", "-f", "-", stdin=json.dumps(body))
 
 
-def _pid(seconds: int) -> int | None:
+def pid_of(seconds: int) -> int | None:
+    """The process that sleeps so long, as this machine names it."""
     wanted = f"sleep\0{seconds}\0".encode()
     for process in Path("/proc").iterdir():
         try:
