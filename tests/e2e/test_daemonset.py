@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from carina_dra.cli import command
-from carina_dra.sharing.message import Reference, SharingReport, WantedShare, WantedShares
+from carina_dra.sharing.message import SharingReport
 from controller.commands import listed
 from controller.engine.model.queue import QUEUE_LABEL
 from simulation.kubernetes import node as nodes
@@ -77,7 +77,7 @@ def test_every_gpu_of_the_node_is_published(daemonset: DaemonSet) -> None:
     assert {partition.partition("-mig-")[0] for partition in partitions} == gpus
 
 
-def test_carina_sharing_tells_what_a_pod_uses_of_its_share(
+def test_carina_sharing_tells_what_a_pod_uses_of_the_share_that_the_plugin_names(
     daemonset: DaemonSet, workloads: Workloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     socket_path = daemonset.sharing_socket
@@ -93,24 +93,15 @@ def test_carina_sharing_tells_what_a_pod_uses_of_its_share(
     pid = wait_for("the process of the pod", lambda: pid_of(4111111))
     daemonset.gpus.run_process(minor, pid, memory=5 * 2**30)
 
-    claim, pod = (
-        Reference(
-            namespace=workloads.namespace,
-            name=name,
-            uid=workloads.get(kind, name)["metadata"]["uid"],
-        )
-        for kind, name in (("resourceclaim", "share"), ("pod", "pod"))
-    )
-    gpu = daemonset.gpus.state.gpus[minor].uuid
-    share = WantedShare(claim=claim, gpu=gpu, memory_mib=1024, cores=10, pods=(pod,))
     monkeypatch.chdir(socket_path.parent)  # paths of sockets have a limit
     with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
         connection.settimeout(60)
         connection.connect(socket_path.name)
-        connection.sendall(WantedShares(generation=1, shares=(share,)).line())
         reports = (SharingReport.parse(line) for line in lines)
         (use,) = next(report.uses for report in reports if any(use.exceeded for use in report.uses))
-    assert (use.given_mib, use.used_mib, use.pods[0].pod) == (1024, 5 * 1024, pod)
+    assert (use.given_mib, use.used_mib) == (1024, 5 * 1024)
+    assert use.claims == (workloads.get("resourceclaim", "share")["metadata"]["uid"],)
+    assert [known.pod.name for known in use.pods] == ["pod"]
 
 
 def test_pod_with_a_claim_has_its_gpu_until_it_ends(

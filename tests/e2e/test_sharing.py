@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_processes_of_all_classes_and_pid_namespaces_are_those_of_their_pods(
     assert [body["status"]["qosClass"] for body in bodies] == [qos for qos, _ in kinds]
 
     for number in range(len(names)):
-        pid = wait_for("its process", lambda number=number: pid_of(_FIRST_SECONDS + number))
+        pid = wait_for("its process", partial(pid_of, _FIRST_SECONDS + number))
         watchdog.gpus.run_process(0, pid, memory=(100 + number) * MIB)
     with watchdog.connected() as plugin:
         plugin.want(*(_share(watchdog, body) for body in bodies))
