@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 from pydantic.functional_validators import AfterValidator, BeforeValidator, PlainValidator
 
+from carina_dra.config.time_slice import TimeSliceInterval
 from carina_dra.least_share import DEFAULT_LEAST_SHARE, LEAST, NUMBER, parse_least_share
 from carina_dra.process.node_settings import (
     SOCKET_PATH_BYTES,
@@ -169,6 +170,16 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
         description="the least part of a GPU's memory and cores that a share has, whatever its "
         "request asks for, and that a partition or a share counts in the queues of the controller: "
         "a fraction such as 1/7, or a decimal such as 0.1, from 1/1000 to 1",
+    )
+    share_time_slice: TimeSliceInterval = Field(
+        "Default",
+        description="length of the time slices of GPUs that are shared, unless the DeviceClass of "
+        "one of the shares demands another: Default (the driver's), Short, Medium or Long",
+    )
+    share_time_slice_by_claim: bool = Field(
+        default=False,
+        description="whether a claim for a share may choose the length of the time slices of its "
+        "GPU, which the shares of all other claims have too, if its DeviceClass does not",
     )
     device_order: DeviceOrder = Field(
         DeviceOrder.NONE,

@@ -131,7 +131,7 @@ class ShareConfig(BaseModel):
     kind: Literal["ShareConfig"] = "ShareConfig"
     enforcement: Enforcement = Enforcement()
     timeSlicing: TimeSlicingConfig | None = None  # noqa: N815 - the API's name
-    """What all shares of a GPU must agree on; None to take what the others have."""
+    """The time slices of the GPU, which all of its shares have. `Default` demands none."""
 
 
 DeviceConfig: TypeAlias = GpuConfig | MigDeviceConfig | ShareConfig
@@ -139,8 +139,13 @@ DeviceConfig: TypeAlias = GpuConfig | MigDeviceConfig | ShareConfig
 
 
 def time_slice(config: DeviceConfig) -> TimeSliceInterval | None:
-    """Returns the interval that a configuration demands for its GPU; None if it demands none."""
+    """Returns the interval that a configuration demands for its GPU; None if it demands none.
+
+    For shares, `Default` demands none: one share has no say in what the others get.
+    """
     match config:
+        case ShareConfig(timeSlicing=TimeSlicingConfig(interval="Default")):
+            return None
         case GpuConfig(sharing=GpuSharing() as sharing):
             return sharing.timeSlicingConfig.interval
         case ShareConfig(timeSlicing=TimeSlicingConfig() as slicing):
@@ -150,6 +155,7 @@ def time_slice(config: DeviceConfig) -> TimeSliceInterval | None:
     assert_never(config)
 
 
+_INTERVAL: Final = "opaque.parameters.timeSlicing.interval"
 _SHOWN: Final = 5
 """Mistakes that one message names: a tenant writes them, and an operator reads them."""
 _SHOWN_CHARACTERS: Final = 60
@@ -279,7 +285,10 @@ def _validated(
 
 
 def configs_in_force(
-    devices: Sequence[ConfiguredDevice], sources: Sequence[ConfigSource]
+    devices: Sequence[ConfiguredDevice],
+    sources: Sequence[ConfigSource],
+    *,
+    share_interval_by_claim: bool = False,
 ) -> tuple[DeviceConfig, ...]:
     """Gives the configuration of each device, in their order; the default where none is written.
 
@@ -287,12 +296,15 @@ def configs_in_force(
     source overrides it. The claim's take precedence over the class's, and within either the later
     ones, as a whole: fields of several are not mixed (KEP-4381, "opaque configuration"). The
     levels that ShareConfigs demand are united, so that a claim cannot weaken its class.
+    The time slices of a share are those that its class demands, since all shares of the GPU have
+    them; if the class demands none and `share_interval_by_claim`, they are those of the claim.
     A source that names requests is for all of their devices; one that names none is for those of
     its kind. These rules are also those of NVIDIA's driver, so sources of both APIs can be mixed.
 
     Raises:
         DeviceConfigError: a source cannot be read, is not for the kind of device that its request
-            was allocated, or is for none of the devices. The last is no error for NVIDIA's API, and
+            was allocated, demands time slices of a share that a claim may not choose, or is for
+            none of the devices. The last is no error for NVIDIA's API, and
             none if an alternative was allocated: the source may be meant for another one.
     """
     read: list[tuple[ConfigSource, DeviceConfig]] = []
@@ -302,25 +314,59 @@ def configs_in_force(
             config = parse_device_config(source.location, source.parameters)
             _refuse_unsuitable(source, config, concerned)
             read.append((source, config))
-    return tuple(_in_force(device, read) for device in devices)
+    return tuple(
+        _in_force(device, read, interval_by_claim=share_interval_by_claim) for device in devices
+    )
 
 
 def _in_force(
-    device: ConfiguredDevice, by_precedence: Iterable[tuple[ConfigSource, DeviceConfig]]
+    device: ConfiguredDevice,
+    by_precedence: Iterable[tuple[ConfigSource, DeviceConfig]],
+    *,
+    interval_by_claim: bool,
 ) -> DeviceConfig:
-    configs = [
-        config
+    sources = [
+        (source, config)
         for source, config in by_precedence
         if source.applies_to(device.request) and isinstance(config, device.accepts)
     ]
-    last = configs[-1] if configs else device.accepts()
+    last = sources[-1][1] if sources else device.accepts()
     match last:
         case GpuConfig() | MigDeviceConfig():
             return last
         case ShareConfig():
-            demands = [c.enforcement for c in (*configs, last) if isinstance(c, ShareConfig)]
-            return last.model_copy(update={"enforcement": _all_demands(demands)})
+            shares = [(source, c) for source, c in sources if isinstance(c, ShareConfig)]
+            interval = _share_interval(shares, by_claim=interval_by_claim)
+            return ShareConfig(
+                enforcement=_all_demands([config.enforcement for _, config in shares]),
+                timeSlicing=None if interval is None else TimeSlicingConfig(interval=interval),
+            )
     assert_never(last)
+
+
+def _share_interval(
+    by_precedence: Sequence[tuple[ConfigSource, ShareConfig]], *, by_claim: bool
+) -> TimeSliceInterval | None:
+    of_classes = [time_slice(config) for source, config in by_precedence if source.from_class]
+    fixed = next((interval for interval in reversed(of_classes) if interval), None)
+    chosen = fixed
+    for source, config in by_precedence:
+        own = None if source.from_class else time_slice(config)
+        if own is None or own == fixed:
+            continue
+        if fixed is not None or not by_claim:
+            remedy = (
+                "so a claim may not choose it; remove it, or use a DeviceClass that sets it, or "
+                "ask an administrator for the setting share_time_slice_by_claim"
+                if fixed is None
+                else f"which its DeviceClass sets to {fixed}; remove it, or use another class"
+            )
+            raise DeviceConfigError(
+                f"{source.location}: {_INTERVAL} is {own}, and all shares of a GPU have one "
+                f"interval, {remedy}"
+            )
+        chosen = own
+    return chosen
 
 
 def _all_demands(demands: Sequence[Enforcement]) -> Enforcement:

@@ -94,11 +94,17 @@ Reading: TypeAlias = Wanted | ClaimMissing | ClaimRefused | Misconfigured | Unkn
 
 
 def read_allocation(
-    body: Mapping[str, Any], reference: ClaimReference, *, driver: str, pool: str
+    body: Mapping[str, Any],
+    reference: ClaimReference,
+    *,
+    driver: str,
+    pool: str,
+    share_interval_by_claim: bool = False,
 ) -> Reading:
     """Returns which devices of this driver and this node's pool the claim has allocated.
 
     `body` is the ResourceClaim from the API server; its UID must be that of `reference`.
+    `share_interval_by_claim` says whether a claim may choose the time slices of shares.
     """
     try:
         claim = decode(ResourceClaim, body)
@@ -137,7 +143,10 @@ def read_allocation(
             return ClaimRefused(
                 AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}")
             )
-    reading = _configured(reference, results, _configurations(reference, allocation, driver))
+    configurations = _configurations(reference, allocation, driver)
+    reading = _configured(
+        reference, results, configurations, share_interval_by_claim=share_interval_by_claim
+    )
     names = [result.request.partition("/") for result in results]
     subrequests = {request: subrequest for request, _, subrequest in names if subrequest}
     named_in_pod = found.annotations.get(_POD_CLAIM_NAME, "")
@@ -156,7 +165,11 @@ def _not_allocated_here(claim: ClaimReference, what: str) -> ClaimMissing:
 
 
 def _configured(
-    claim: ClaimReference, results: Sequence[DeviceResult], sources: Sequence[ConfigSource]
+    claim: ClaimReference,
+    results: Sequence[DeviceResult],
+    sources: Sequence[ConfigSource],
+    *,
+    share_interval_by_claim: bool,
 ) -> Wanted | Misconfigured:
     accepted = [accepted_config(result.device) for result in results]
     devices = [
@@ -164,7 +177,9 @@ def _configured(
         for result, accepts in zip(results, accepted, strict=True)
     ]
     try:
-        configs = configs_in_force(devices, sources)
+        configs = configs_in_force(
+            devices, sources, share_interval_by_claim=share_interval_by_claim
+        )
     except DeviceConfigError as error:
         defaults = [accepts() for accepts in accepted]
         failure = AllocationRefused(claim, str(error))

@@ -138,8 +138,12 @@ class NodeClaim:
 
         Other configuration may differ. It changes nothing on a GPU.
         """
+        return self.holds == other.holds and self.has_same_devices(other)
+
+    def has_same_devices(self, other: "NodeClaim") -> bool:
+        """Returns whether the two have the same devices allocated, however configured."""
         devices, others = map(_unconfigured, self.devices), map(_unconfigured, other.devices)
-        return self.holds == other.holds and list(devices) == list(others)
+        return list(devices) == list(others)
 
     @property
     def uses(self) -> tuple[DeviceUse, ...]:

@@ -17,11 +17,16 @@ class ClaimReader:
         *,
         driver: str,
         pool: str,
+        share_interval_by_claim: bool = False,
     ) -> None:
-        """`get` reads a ResourceClaim within a number of seconds; it raises ApiError."""
+        """`get` reads a ResourceClaim within a number of seconds; it raises ApiError.
+
+        `share_interval_by_claim` says whether a claim may choose the time slices of shares.
+        """
         self._get = get
         self._driver = driver
         self._pool = pool
+        self._share_interval_by_claim = share_interval_by_claim
 
     def read(self, reference: ClaimReference, patience: float) -> Reading:
         """Reads the claim's allocation, waiting at most `patience` seconds for the API server."""
@@ -33,4 +38,10 @@ class ClaimReader:
             )
         except ApiError as error:
             return Unknown(ApiUnavailable(reference, str(error), error.retriable))
-        return read_allocation(body, reference, driver=self._driver, pool=self._pool)
+        return read_allocation(
+            body,
+            reference,
+            driver=self._driver,
+            pool=self._pool,
+            share_interval_by_claim=self._share_interval_by_claim,
+        )

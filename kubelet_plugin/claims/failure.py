@@ -188,27 +188,6 @@ class EnforcementMissing:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeSliceDisagrees:
-    """Another share of the GPU demands time slices of another length."""
-
-    reason: ClassVar[str] = "TimeSliceDisagrees"
-    retriable: ClassVar[bool] = True
-    claim: NodeClaim
-    device: str
-    demanded: str
-    held: str
-    holder: NodeClaim
-
-    def __str__(self) -> str:
-        return (
-            f"ResourceClaim {self.claim.key} demands timeSlicing.interval: {self.demanded} of "
-            f"device {self.device}, on which {_holder(self.holder, self.claim)} has {self.held}; "
-            "all shares of a GPU have one interval. Demand the same, or none, or wait until the "
-            "pods that use that claim on this node have ended"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class TimeSlicingMissing:
     """The GPU does not have time slices whose length can be chosen."""
 
@@ -406,7 +385,6 @@ ClaimFailure: TypeAlias = (
     | DeviceUnhealthy
     | EnforcementMissing
     | ShareHeld
-    | TimeSliceDisagrees
     | TimeSlicingMissing
     | DriverUnknown
     | GpusNotRead

@@ -15,7 +15,7 @@ and changes the record. So a slow GPU delays only the claims on that GPU.
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from kubelet_plugin.claims.abandonment import Abandonment
@@ -38,7 +38,6 @@ from kubelet_plugin.claims.failure import (
     DeviceHeld,
     GpusNotRead,
     NodeReleased,
-    TimeSliceDisagrees,
 )
 from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
 from kubelet_plugin.claims.nvidia_claims import NvidiaClaims
@@ -50,7 +49,6 @@ from kubelet_plugin.claims.record import (
     RecordReporter,
 )
 from kubelet_plugin.claims.repair_failure import FailedRepair
-from kubelet_plugin.devices.conflict import conflict
 
 _FRESH = 1.0
 """Seconds for which a claim that was read may be used after waiting for locks."""
@@ -308,19 +306,32 @@ class ClaimLifecycle:
         match reading:
             case Wanted(claim):
                 return claim
-            case ClaimMissing(failure) | ClaimRefused(failure) | Misconfigured(failure):
+            case ClaimMissing(failure) | ClaimRefused(failure):
                 raise ClaimError(failure)
+            case Misconfigured(failure, claim):
+                claim_recorded = self._recorded(reference.uid)
+                # An earlier version accepted the configuration, unless the record was rebuilt.
+                if (
+                    claim_recorded is None
+                    or claim_recorded.devices == claim.devices
+                    or not claim_recorded.has_same_devices(claim)
+                ):
+                    raise ClaimError(failure)
+                return claim_recorded
             case Unknown(failure):
                 _log.warning(
                     "a claim cannot be read from the API server; looking for its record",
                     extra={"reason": str(failure)},
                 )
-                with self._record.checkpoint() as checkpoint:
-                    claim_recorded = checkpoint.claims.get(reference.uid)
+                claim_recorded = self._recorded(reference.uid)
                 if claim_recorded is None:
                     raise ClaimError(failure)
                 return claim_recorded
         assert_never(reading)
+
+    def _recorded(self, uid: str) -> NodeClaim | None:
+        with self._record.checkpoint() as checkpoint:
+            return checkpoint.claims.get(uid)
 
     # --- repairing ---
 
@@ -414,11 +425,4 @@ def _refuse_conflict(checkpoint: Checkpoint, claim: NodeClaim) -> None:
     clash = conflicting(checkpoint, claim)
     if clash is not None:
         wanted, holder, held = clash
-        alike = replace(wanted, time_slice=held.time_slice)
-        if wanted.time_slice and held.time_slice and not conflict(alike, held):
-            raise ClaimError(
-                TimeSliceDisagrees(
-                    claim, str(wanted.device), wanted.time_slice, held.time_slice, holder
-                )
-            )
         raise ClaimError(DeviceHeld(claim, str(wanted.device), holder, str(held.device)))

@@ -30,10 +30,6 @@ class DeviceHold:
     time_slice: TimeSliceInterval | None = None
     """The interval that the claim demands of the GPU."""
 
-    def agrees(self, other: "DeviceHold") -> bool:
-        """Returns whether the two do not demand different intervals."""
-        return None in (self.time_slice, other.time_slice) or self.time_slice == other.time_slice
-
 
 def first_conflict(
     wanted: Iterable[DeviceHold], held: Iterable[DeviceHold]
@@ -46,10 +42,10 @@ def first_conflict(
 def conflict(hold: DeviceHold, other: DeviceHold) -> bool:
     """Returns whether the two cannot be held at the same time.
 
-    Shares of one device can, because the scheduler accounts for their capacity, unless they demand
-    different time slices of the GPU; a whole GPU and a partition have none, whatever an allocation
-    says. Different partitions of a GPU can as far as their names tell; NVML refuses to make one
-    that overlaps. A device of an unknown kind conflicts with every other device on its GPU.
+    Shares of one device can, because the scheduler accounts for their capacity; a whole GPU and a
+    partition have none, whatever an allocation says. Different partitions of a GPU can as far as
+    their names tell; NVML refuses to make one that overlaps. A device of an unknown kind conflicts
+    with every other device on its GPU.
     """
     if gpu_name(hold.device) != gpu_name(other.device):
         return False
@@ -69,8 +65,7 @@ def _can_be_held_together(hold: DeviceHold, other: DeviceHold) -> bool:
         case MonitorName():
             return True
         case ShareName() | UnknownName():
-            shares = hold.share_id is not None and other.share_id is not None
-            return shares and hold.agrees(other)
+            return hold.share_id is not None and other.share_id is not None
         case WholeGpuName() | PartitionName():
             return False
     assert_never(hold.device)

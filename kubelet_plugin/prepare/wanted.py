@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from carina_dra.config.device import Enforcement, ShareConfig
-from carina_dra.config.time_slice import TimeSliceInterval
+from carina_dra.config.time_slice import TimeSliceInterval, shortest
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.claims.failure import (
     ClaimError,
@@ -16,7 +16,6 @@ from kubelet_plugin.claims.failure import (
     DeviceUnhealthy,
     EnforcementMissing,
     ShareHeld,
-    TimeSliceDisagrees,
     TimeSlicingMissing,
 )
 from kubelet_plugin.devices.conflict import DeviceHold
@@ -65,23 +64,27 @@ from kubelet_plugin.prepare.resource import (
 )
 
 
-def identities(claim: NodeClaim) -> frozenset[Identity]:
+def identities(
+    claim: NodeClaim, share_interval: TimeSliceInterval = "Default"
+) -> frozenset[Identity]:
     """Returns the identities of all resources that are removed with the claim.
+
+    `share_interval` is that of shared GPUs of which no claim demands one.
 
     MIG mode is not among them: it stays on when a claim for a partition is unprepared, until it is
     a leftover, and unpreparing a claim for a whole GPU or a share does not wait for it. Admin
     access changes nothing on the GPU.
     """
     of_claim = frozenset({spec_identity(claim.uid), metadata_identity(claim.uid)})
-    return of_claim.union(*map(_identities, claim.holds))
+    return of_claim.union(*(_identities(hold, share_interval) for hold in claim.holds))
 
 
-def _identities(hold: DeviceHold) -> frozenset[Identity]:
+def _identities(hold: DeviceHold, share_interval: TimeSliceInterval) -> frozenset[Identity]:
     gpu = gpu_name(hold.device)
     match hold.device:
         case WholeGpuName():
             return frozenset({time_slice_identity(gpu)})
-        case ShareName() if _is_set(hold.time_slice):
+        case ShareName() if shortest((hold.time_slice, share_interval)):
             return frozenset({time_slice_identity(gpu)})
         case PartitionName():
             return frozenset({instance_identity(str(hold.device))})
@@ -90,33 +93,30 @@ def _identities(hold: DeviceHold) -> frozenset[Identity]:
     assert_never(hold.device)
 
 
-def _is_set(interval: TimeSliceInterval | None) -> bool:
-    """Returns whether Carina has to set the interval, which is otherwise the driver's default."""
-    return interval not in {None, "Default"}
-
-
 def wanted(
     claims: Sequence[NodeClaim],
     live: Collection[NodeClaim],
     devices: Mapping[str, GpuDevice],
     *,
     device_metadata: bool = False,
+    share_interval: TimeSliceInterval = "Default",
 ) -> Mapping[Identity, NodeResource]:
     """Returns all resources that the claims need; `devices` are the node's devices by name.
 
-    `device_metadata` says whether containers get files with the metadata of their devices.
+    `device_metadata` says whether containers get files with the metadata of their devices, and
+    `share_interval` the time slices of shared GPUs of which no live claim demands any.
 
     Raises:
-        ClaimError: a device of a claim is missing or unhealthy, enforces less than the claim
-            demands, does not have the time slices that it demands, or has less than all shares of
-            it that live claims hold.
+        ClaimError: a device of a claim is missing or unhealthy, lacks a level of enforcement that
+            the claim demands, has time slices of one length and the claim demands another, or has
+            less than all shares of it that live claims hold.
     """
     for claim in claims:
         _refuse_excess(claim, live, devices)
     resources = (
         resource
         for claim in claims
-        for resource in _needed_by(claim, devices, device_metadata=device_metadata)
+        for resource in _needed_by(claim, live, devices, share_interval, metadata=device_metadata)
     )
     return {resource.identity: resource for resource in resources}
 
@@ -173,14 +173,19 @@ def _shares(claim: NodeClaim) -> Iterator[tuple[str, ShareAmounts]]:
 
 
 def _needed_by(
-    claim: NodeClaim, devices: Mapping[str, GpuDevice], *, device_metadata: bool
+    claim: NodeClaim,
+    live: Collection[NodeClaim],
+    devices: Mapping[str, GpuDevice],
+    share_interval: TimeSliceInterval,
+    *,
+    metadata: bool,
 ) -> Iterable[NodeResource]:
     usable = {allocated.device: _usable(claim, allocated, devices) for allocated in claim.devices}
     for allocated in claim.devices:
         if not allocated.admin_access:  # which changes nothing on the GPU
             yield from _needed_for(usable[allocated.device])
-    yield from _time_slices(claim, usable)
-    if device_metadata:
+    yield from _time_slices(claim, live, usable, share_interval)
+    if metadata:
         yield DeviceMetadata(claim, usable)
     yield ClaimSpec(claim, usable)
 
@@ -196,28 +201,34 @@ def _needed_for(device: GpuDevice) -> tuple[NodeResource, ...]:
     assert_never(device)
 
 
-def _time_slices(claim: NodeClaim, usable: Mapping[str, GpuDevice]) -> Iterable[TimeSlice]:
-    """Returns the time slices that the claim demands, of GPUs on which all of it demands the same.
+def _time_slices(
+    claim: NodeClaim,
+    live: Collection[NodeClaim],
+    usable: Mapping[str, GpuDevice],
+    share_interval: TimeSliceInterval,
+) -> Iterable[TimeSlice]:
+    """Returns the time slices of the claim's GPUs, if they are not the driver's default.
+
+    Shares of a GPU never conflict: it has the shortest interval that one of them demands.
 
     Raises:
-        ClaimError: the claim demands two lengths of a GPU, or the GPU has only one.
+        ClaimError: the claim demands an interval of a GPU that has only one.
     """
-    demanded: dict[str, DeviceHold] = {}
-    for hold in claim.holds:
-        if hold.time_slice is None:
+    for name in dict.fromkeys(hold.device for hold in claim.holds):
+        device = usable[str(name)]
+        own = shortest(hold.time_slice for hold in claim.holds if hold.device == name)
+        if not has_time_slices(device.gpu):
+            if own is not None:
+                product = device.gpu.product_name or device.gpu.uuid
+                raise ClaimError(TimeSlicingMissing(claim, str(name), own, product))
             continue
-        name, gpu = str(hold.device), usable[str(hold.device)].gpu
-        before = demanded.setdefault(name, hold)
-        if before.time_slice is not None and not hold.agrees(before):
-            raise ClaimError(
-                TimeSliceDisagrees(claim, name, hold.time_slice, before.time_slice, claim)
-            )
-        if hold.time_slice == "Default":
-            continue
-        if not has_time_slices(gpu):
-            product = gpu.product_name or gpu.uuid
-            raise ClaimError(TimeSlicingMissing(claim, name, hold.time_slice, product))
-        yield TimeSlice(gpu, hold.time_slice)
+        demanded = shortest(
+            hold.time_slice for other in live for hold in other.holds if hold.device == name
+        )
+        by_node = share_interval if isinstance(device, Share) else None
+        interval = shortest((own, demanded)) or shortest((by_node,))
+        if interval is not None:
+            yield TimeSlice(device.gpu, interval)
 
 
 def _usable(

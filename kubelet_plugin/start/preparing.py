@@ -109,16 +109,25 @@ def claim_lifecycle(
             ),
             cdi_specs=cdi_specs,
         ),
-        identities=identities,
+        identities=lambda claim: identities(claim, chosen.share_time_slice),
         wanted=lambda claims, live: wanted(
-            claims, live, current_devices(), device_metadata=chosen.device_metadata
+            claims,
+            live,
+            current_devices(),
+            device_metadata=chosen.device_metadata,
+            share_interval=chosen.share_time_slice,
         ),
         refuse_unfit=lambda claim: refuse_unfit(claim, current_devices()),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
         set_up=live_claims.set_up,
         notes=notes,
     )
-    reader = ClaimReader(read_claim, driver=chosen.driver_name, pool=chosen.node_name)
+    reader = ClaimReader(
+        read_claim,
+        driver=chosen.driver_name,
+        pool=chosen.node_name,
+        share_interval_by_claim=chosen.share_time_slice_by_claim,
+    )
     record = ClaimRecord(
         CheckpointFile(chosen.checkpoint),
         boot_id=boot_id(host),

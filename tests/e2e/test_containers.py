@@ -241,6 +241,30 @@ def test_a_request_for_less_than_the_least_share_gets_the_least_share(workloads:
     assert int(memory) > 4096
 
 
+def test_a_claim_does_not_choose_the_time_slices_of_the_shares_of_others(
+    workloads: Workloads,
+) -> None:
+    config = {
+        "opaque": {
+            "driver": "gpu.carina.dev",
+            "parameters": {
+                "apiVersion": "resource.carina.dev/v1alpha1",
+                "kind": "ShareConfig",
+                "timeSlicing": {"interval": "Long"},
+            },
+        }
+    }
+    workloads.claim("long", request(deviceClassName="share.gpu.carina.dev"), config=[config])
+    workloads.pod("long", "long")
+    said = workloads.wait_event("ResourceClaim", "long", "PrepareFailed")
+    assert "timeSlicing.interval is Long" in said
+    assert "share_time_slice_by_claim" in said
+
+    workloads.claim("other", request(deviceClassName="share.gpu.carina.dev"))
+    workloads.pod("other", "other")
+    workloads.wait_running("other")
+
+
 def test_extended_resource(workloads: Workloads) -> None:
     plain = {**container(), "resources": {"limits": {"nvidia.com/gpu": "2"}}}
     metadata = {"namespace": workloads.namespace, "name": "pod"}

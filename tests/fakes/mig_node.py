@@ -8,6 +8,7 @@ from typing import Any, Final
 import pynvml
 
 from carina_dra.config.device import API_VERSION
+from carina_dra.config.time_slice import TimeSliceInterval
 from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
@@ -51,6 +52,10 @@ class MigNode:
     """The claims with admin access."""
     configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Opaque parameters by the claim's name, but for apiVersion."""
+    of_class: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The same, of the claim's class."""
+    share_interval: TimeSliceInterval = "Default"
+    """The setting share_time_slice."""
     reporter: FakeReporter = field(default_factory=FakeReporter)
     device_metadata: bool = False
     """Whether containers get files with the metadata of their devices."""
@@ -109,9 +114,13 @@ class MigNode:
                     of_nvidia=nvidia_claims.devices,
                     notes=notes,
                 ),
-                identities=identities,
+                identities=lambda claim: identities(claim, self.share_interval),
                 wanted=lambda claims, live: wanted(
-                    claims, live, self.devices(), device_metadata=self.device_metadata
+                    claims,
+                    live,
+                    self.devices(),
+                    device_metadata=self.device_metadata,
+                    share_interval=self.share_interval,
                 ),
                 answer=lambda claim: prepared_devices(DRIVER, claim),
                 notes=notes,
@@ -167,10 +176,17 @@ class MigNode:
             for number, device in enumerate(self.allocations[claim.name])
         ]
         allocation: dict[str, Any] = {"results": results}
-        if claim.name in self.configs:
-            parameters = {"apiVersion": API_VERSION, **self.configs[claim.name]}
-            opaque = {"driver": DRIVER, "parameters": parameters}
-            allocation["config"] = [{"source": "FromClaim", "opaque": opaque}]
+        allocation["config"] = [
+            {
+                "source": origin,
+                "opaque": {
+                    "driver": DRIVER,
+                    "parameters": {"apiVersion": API_VERSION, **configs[claim.name]},
+                },
+            }
+            for origin, configs in (("FromClass", self.of_class), ("FromClaim", self.configs))
+            if claim.name in configs
+        ]
         return {
             "metadata": {"namespace": "default", "name": claim.name, "uid": claim.name},
             "spec": {"devices": {"requests": []}},

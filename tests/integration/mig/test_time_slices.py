@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from carina_dra.config.device import GpuConfig, GpuSharing, ShareConfig, TimeSlicingConfig
+from carina_dra.config.time_slice import TimeSliceInterval
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.claims.failure import (
     AllocationRefused,
     ClaimError,
     DeviceHeld,
     NodeResourceFailed,
-    TimeSliceDisagrees,
     TimeSlicingMissing,
 )
 from kubelet_plugin.prepare import compute_policy
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
-from kubelet_plugin.prepare.resource import ResourceError
+from kubelet_plugin.prepare.resource import ResourceError, TimeSlice
 from kubelet_plugin.prepare.wanted import wanted
 from tests.fakes.mig_node import MigNode
 from tests.samples.driver import installed_at
 from tests.samples.gpus import share, whole
 
-SHORT, MEDIUM = 1, 2
+SHORT, MEDIUM, LONG = 1, 2, 3
 
 
 def gpu_config(interval: str) -> dict[str, Any]:
@@ -65,11 +65,11 @@ def test_without_another_interval_nothing_is_set(
 
 def test_an_interval_that_another_version_did_not_record_is_set_and_reset(node: MigNode) -> None:
     node.prepare("train", "gpu-0-share")
-    node.configs["train"] = share_config("Short")
+    node.of_class["train"] = share_config("Short")
     node.prepare("train")
     assert slices(node) == {0: SHORT}
 
-    del node.configs["train"]
+    del node.of_class["train"]
     node.prepare("train")
     assert slices(node) == {}
 
@@ -88,7 +88,7 @@ def test_a_reload_of_the_driver_forgets_it_and_the_repair_sets_it_again(node: Mi
 def test_a_repair_sets_the_interval_of_many_shares_of_a_gpu_once(node: MigNode) -> None:
     program = node.simulated.root / "usr/bin/nvidia-smi"
     for claim in ("one", "two", "three"):
-        node.configs[claim] = share_config("Short")
+        node.of_class[claim] = share_config("Short")
         node.prepare(claim, "gpu-0-share")
     program.write_text(program.read_text().replace("\n", "\necho >>$0.runs\n", 1))
 
@@ -97,26 +97,91 @@ def test_a_repair_sets_the_interval_of_many_shares_of_a_gpu_once(node: MigNode) 
     assert (program.parent / "nvidia-smi.runs").read_text() == "\n"
 
 
-def test_all_shares_of_a_gpu_agree_or_the_second_is_refused_by_name(node: MigNode) -> None:
-    node.configs |= {"one": share_config("Short"), "two": share_config("Medium")}
-    node.prepare("one", "gpu-0-share")
-
-    with pytest.raises(ClaimError, match=r"default/one .* has Short") as refused:
-        node.prepare("two", "gpu-0-share")
-    assert isinstance(refused.value.failure, TimeSliceDisagrees)
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+def test_shares_whose_classes_differ_have_the_shortest_interval_and_none_is_refused(
+    node: MigNode, order: tuple[str, str]
+) -> None:
+    node.of_class |= {"one": share_config("Short"), "two": share_config("Medium")}
+    for claim in order:
+        node.prepare(claim, "gpu-0-share")
     assert slices(node) == {0: SHORT}
 
     node.unprepare("one")
-    node.prepare("two")
+    node.repair()
     assert slices(node) == {0: MEDIUM}
+
+    node.unprepare("two")
+    assert slices(node) == {}
+
+
+def test_a_claim_does_not_choose_the_time_slices_of_others(node: MigNode) -> None:
+    node.configs["one"] = share_config("Long")
+
+    with pytest.raises(ClaimError, match="setting share_time_slice_by_claim") as refused:
+        node.prepare("one", "gpu-0-share")
+
+    assert isinstance(refused.value.failure, AllocationRefused)
+    node.prepare("two", "gpu-0-share")
+    assert slices(node) == {}
+
+
+def test_default_demands_nothing_of_a_share(node: MigNode) -> None:
+    node.configs["one"] = share_config("Default")
+    node.of_class["two"] = share_config("Short")
+    for claim in ("one", "two"):
+        node.prepare(claim, "gpu-0-share")
+    assert slices(node) == {0: SHORT}
+
+
+def test_what_an_earlier_version_prepared_stays_as_it_was(node: MigNode) -> None:
+    node.of_class["one"] = share_config("Short")
+    node.prepare("one", "gpu-0-share")
+    node.configs["one"] = node.of_class.pop("one")  # which this version refuses
+
+    node.prepare("one")
+    assert slices(node) == {0: SHORT}
+
+    node.unprepare("one")
+    assert slices(node) == {}
+
+
+def test_the_setting_of_the_node_is_for_shares_of_which_no_class_demands_an_interval(
+    node: MigNode,
+) -> None:
+    node.share_interval = "Medium"
+    node.of_class["two"] = share_config("Long")
+    node.prepare("one", "gpu-0-share")
+    node.prepare("whole", "gpu-2")
+    assert slices(node) == {0: MEDIUM}
+
+    node.prepare("two", "gpu-0-share")
+    assert slices(node) == {0: LONG}
+
+    node.unprepare("two")
+    node.repair()
+    assert slices(node) == {0: MEDIUM}
+
+
+def test_a_setting_of_the_node_that_changes_changes_what_is_shared(node: MigNode) -> None:
+    node.prepare("one", "gpu-0-share")
+    settings: list[tuple[TimeSliceInterval, dict[int, int]]] = [
+        ("Short", {0: SHORT}),
+        ("Long", {0: LONG}),
+        ("Default", {}),
+    ]
+    for setting, expected in settings:
+        node.share_interval = setting
+        node.repair()
+        assert slices(node) == expected
 
 
 @pytest.mark.parametrize("held", ["gpu-0-share", "gpu-0"])
 def test_a_gpu_that_is_held_is_not_said_to_differ_only_in_its_interval(
     node: MigNode, held: str
 ) -> None:
-    config = share_config if held.endswith("-share") else gpu_config
-    node.configs |= {"one": config("Short"), "two": gpu_config("Medium")}
+    configs = node.of_class if held.endswith("-share") else node.configs
+    configs["one"] = share_config("Short") if held.endswith("-share") else gpu_config("Short")
+    node.configs["two"] = gpu_config("Medium")
     node.prepare("one", held)
 
     with pytest.raises(ClaimError) as refused:
@@ -126,7 +191,7 @@ def test_a_gpu_that_is_held_is_not_said_to_differ_only_in_its_interval(
 
 
 def test_a_share_that_demands_no_interval_takes_that_of_the_others(node: MigNode) -> None:
-    node.configs["one"] = share_config("Short")
+    node.of_class["one"] = share_config("Short")
     node.prepare("one", "gpu-0-share")
     node.prepare("two", "gpu-0-share")
     assert slices(node) == {0: SHORT}
@@ -137,7 +202,7 @@ def test_a_share_that_demands_no_interval_takes_that_of_the_others(node: MigNode
 
 
 def test_the_interval_stays_while_a_share_demands_it(node: MigNode) -> None:
-    node.configs |= {"one": share_config("Short"), "two": share_config("Short")}
+    node.of_class |= {"one": share_config("Short"), "two": share_config("Short")}
     node.prepare("one", "gpu-0-share")
     node.prepare("two", "gpu-0-share")
 
@@ -147,7 +212,8 @@ def test_the_interval_stays_while_a_share_demands_it(node: MigNode) -> None:
     assert slices(node) == {}
 
 
-def test_two_shares_of_a_claim_on_one_gpu_agree() -> None:
+def test_two_shares_of_a_claim_on_one_gpu_have_the_shortest_interval() -> None:
+    intervals: tuple[TimeSliceInterval, ...] = ("Long", "Medium")
     devices = tuple(
         AllocatedDevice(
             interval,
@@ -156,15 +222,26 @@ def test_two_shares_of_a_claim_on_one_gpu_agree() -> None:
             ShareConfig(timeSlicing=TimeSlicingConfig(interval=interval)),
             share_id=interval,
         )
-        for interval in ("Short", "Medium")
+        for interval in intervals
     )
     claim = NodeClaim("uid", "default", "train", devices)
     shared = share(0)
 
-    with pytest.raises(ClaimError, match=r"demands timeSlicing\.interval: Medium") as refused:
-        wanted([claim], [claim], {"gpu-0-share": shared})
+    resources = wanted([claim], [claim], {"gpu-0-share": shared}).values()
 
-    assert isinstance(refused.value.failure, TimeSliceDisagrees)
+    assert [found for found in resources if isinstance(found, TimeSlice)] == [
+        TimeSlice(shared.gpu, "Medium")
+    ]
+
+
+def test_the_setting_of_the_node_refuses_no_share_of_a_gpu_with_one_length() -> None:
+    device = AllocatedDevice("gpu", "n", "gpu-0-share", ShareConfig(), share_id="a")
+    claim = NodeClaim("uid", "default", "train", (device,))
+    shared = share(0, cuda_compute_capability=(6, 1))
+
+    resources = wanted([claim], [claim], {"gpu-0-share": shared}, share_interval="Long").values()
+
+    assert not any(isinstance(found, TimeSlice) for found in resources)
 
 
 def test_what_nvidia_smi_says_is_passed_on_and_nothing_is_left(node: MigNode) -> None:

@@ -35,9 +35,13 @@ def gpu_config(request: str, sources: list[ConfigSource]) -> DeviceConfig:
     return config
 
 
-def share_config(sources: list[ConfigSource]) -> DeviceConfig:
+def share_config(sources: list[ConfigSource], *, interval_by_claim: bool = False) -> DeviceConfig:
     """The configuration of one share that was allocated to the request `gpu`."""
-    (config,) = configs_in_force([ConfiguredDevice("gpu", "gpu-0-share", ShareConfig)], sources)
+    (config,) = configs_in_force(
+        [ConfiguredDevice("gpu", "gpu-0-share", ShareConfig)],
+        sources,
+        share_interval_by_claim=interval_by_claim,
+    )
     return config
 
 
@@ -245,6 +249,51 @@ def test_demand_that_is_no_level_is_refused(enforcement: Any, problem: str) -> N
     assert f"opaque.parameters.{problem}" in str(caught.value)
 
 
+def sliced_share(interval: str | None, *, from_class: bool = False) -> ConfigSource:
+    slicing = None if interval is None else {"interval": interval}
+    return source({**SHARE, "timeSlicing": slicing}, from_class=from_class, location="config[1]")
+
+
+@pytest.mark.parametrize(
+    ("of_class", "of_claim", "by_claim", "interval"),
+    [
+        ("Long", None, False, "Long"),
+        ("Long", "Default", False, "Long"),
+        ("Long", "Long", False, "Long"),
+        ("Long", "Default", True, "Long"),
+        ("Default", "Default", False, None),
+        ("Default", "Short", True, "Short"),
+        (None, "Short", True, "Short"),
+    ],
+)
+def test_the_time_slices_of_a_share_are_those_of_its_class(
+    of_class: str | None, of_claim: str | None, by_claim: bool, interval: str | None
+) -> None:
+    sources = [sliced_share(of_class, from_class=True), sliced_share(of_claim)]
+    config = share_config(sources, interval_by_claim=by_claim)
+    assert time_slice(config) == interval
+
+
+@pytest.mark.parametrize(
+    ("of_class", "by_claim", "problem"),
+    [
+        ("Default", False, "so a claim may not choose it; remove it, or use a DeviceClass that"),
+        ("Long", False, "which its DeviceClass sets to Long; remove it, or use another class"),
+        ("Long", True, "which its DeviceClass sets to Long; remove it, or use another class"),
+    ],
+)
+def test_a_claim_may_not_choose_what_other_claims_get(
+    of_class: str, by_claim: bool, problem: str
+) -> None:
+    sources = [sliced_share(of_class, from_class=True), sliced_share("Short")]
+    with pytest.raises(DeviceConfigError) as caught:
+        share_config(sources, interval_by_claim=by_claim)
+    assert str(caught.value).startswith(
+        "config[1]: opaque.parameters.timeSlicing.interval is Short, and all shares of a GPU have "
+    )
+    assert problem in str(caught.value)
+
+
 def test_share_config_demands_nothing_by_default() -> None:
     expected = ShareConfig(enforcement=Enforcement(memory=(), cores=()))
     assert share_config([]) == share_config([source(SHARE)]) == expected
@@ -300,7 +349,7 @@ def test_kinds_that_this_version_knows(parameters: dict[str, Any], known: bool) 
         ({**GOOD, "sharing": _time_slicing("Medium")}, "Medium"),
         ({**GOOD, "kind": "MigDeviceConfig", "sharing": {"strategy": "TimeSlicing"}}, None),
         (SHARE, None),
-        ({**SHARE, "timeSlicing": {}}, "Default"),
+        ({**SHARE, "timeSlicing": {}}, None),
         ({**SHARE, "timeSlicing": {"interval": "Long"}}, "Long"),
     ],
 )

@@ -31,7 +31,6 @@ from kubelet_plugin.claims.failure import (
     NodeResourceFailed,
     PreparedByNvidia,
     ShareHeld,
-    TimeSliceDisagrees,
     TimeSlicingMissing,
     UnexpectedError,
 )
@@ -59,7 +58,6 @@ CASES: list[tuple[ClaimFailure, bool]] = [
     (DeviceUnhealthy(claim(), "gpu-0", "GPU-1", LOST), False),
     (EnforcementMissing(claim(), "gpu-0-share", (LackingLevel("memory", "mps", "a"),)), False),
     (ShareHeld(claim(), "gpu-0-share", "cores", "110 %", "100 %"), True),
-    (TimeSliceDisagrees(claim(), "gpu-0-share", "Short", "Long", claim(uid="other")), True),
     (TimeSlicingMissing(claim(), "gpu-0", "Short", "Tesla P4"), False),
     (DriverUnknown(claim()), True),
     (GpusNotRead(TRAIN, 61.0), True),
