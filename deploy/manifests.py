@@ -42,6 +42,10 @@ _COMPONENTS: Final = {
         "exclusive/no-shared-claims.yaml": "policies/exclusive/no-shared-claims.yaml",
         "exclusive/no-toleration.yaml": "policies/exclusive/no-toleration.yaml",
     },
+    "sharing.enabled=true": {
+        "sharing/daemonset.yaml": "sharing/daemonset.yaml",
+        "sharing/permissions.yaml": "sharing/permissions.yaml",
+    },
     "driverName=gpu.nvidia.com": {
         "nvidia-compatible/deviceclass.yaml": "objects/device-classes.yaml",
     },

@@ -191,6 +191,29 @@ class KubeletPlugin(Pods):
     )
 
 
+class Sharing(Part):
+    """carina-sharing: a DaemonSet on nodes of the plugin, with its tolerations and affinity."""
+
+    enabled: bool | Literal["auto"] = Field(
+        default="auto",
+        description="whether what processes use of shared GPUs is watched: `auto` for the nodes "
+        "whose `device_kinds`, in the settings of the plugin, have `share`",
+    )
+    priority_class_name: str = Field(
+        default="system-node-critical", description="PriorityClass of the pods; empty for none"
+    )
+    pod_annotations: Label = Field(default={}, description="annotations of the pods")
+    pod_labels: Label = Field(default={}, description="labels of the pods, beside the chart's own")
+    resources: Resources = Field(
+        default=Resources(requests={"cpu": "20m", "memory": "64Mi"}, limits={"memory": "256Mi"}),
+        description="requests and limits of the container",
+    )
+    extra_env: OfPodsList = Field(default=[], description="environment variables of the container")
+    service_account: ServiceAccount = Field(
+        default=ServiceAccount(), description="the ServiceAccount of the pods"
+    )
+
+
 class Controller(Pods):
     """The controller: a Deployment, of whose replicas one leads."""
 
@@ -343,6 +366,9 @@ class Values(Part):
         description="whether all devices are for queues: kube-scheduler then allocates none",
     )
     kubelet_plugin: KubeletPlugin = Field(default=KubeletPlugin(), description="the kubelet plugin")
+    sharing: Sharing = Field(
+        default=Sharing(), description="carina-sharing, which watches what processes use of GPUs"
+    )
     controller: Controller = Field(default=Controller(), description="the controller")
     device_classes: DeviceClasses = Field(
         default=DeviceClasses(), description="the DeviceClasses that claims name"

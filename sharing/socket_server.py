@@ -23,6 +23,8 @@ _HEARTBEAT: Final = 5.0
 """Seconds after which the report is sent again."""
 _WRITE_SECONDS: Final = 10.0
 """Seconds that a reader has for a report."""
+_OVERTAKEN: Final = 5.0
+"""Seconds in which a message may arrive after one that was sent later, on another connection."""
 _END_SECONDS: Final = 2.0
 """Seconds that open connections have at the end, for a message that is being recorded."""
 _CREDENTIALS: Final = struct.Struct("iII")
@@ -46,7 +48,8 @@ class SocketServer:
     ) -> None:
         """Listens at `path`, in place of an earlier process; `temporary` is a path beside it.
 
-        `want` is called with each message, in their order, and may block. Only root may connect.
+        `want` is called with each message, in the order of their generations if several plugins
+        send at once, and may block. Only root may connect.
 
         Raises:
             OSError: it cannot listen there.
@@ -65,6 +68,8 @@ class SocketServer:
         self._in_order = asyncio.Lock()
         self._connections: dict[asyncio.Event, asyncio.StreamWriter] = {}
         """By the event that there may be news for it."""
+        self._newest: tuple[int, float] | None = None
+        """The generation of the last message that was passed on, and when it came."""
 
     def start(self) -> None:
         """Starts serving."""
@@ -141,13 +146,27 @@ class SocketServer:
                 problem = str(error)
             else:
                 async with self._in_order:
-                    await asyncio.to_thread(self._want, wanted)
+                    if not self._is_overtaken(wanted):
+                        await asyncio.to_thread(self._want, wanted)
                 continue
             _log.error(
                 "a message cannot be read; the connection is closed",
                 extra={"pid": pid, "problem": problem},
             )
             return
+
+    def _is_overtaken(self, wanted: WantedShares) -> bool:
+        """Whether what another plugin has sent later has come before.
+
+        Later it counts whatever its generation is: the clock of the plugin may have been set back.
+        """
+        now = self._loop.time()
+        if self._newest is not None:
+            generation, came = self._newest
+            if wanted.generation < generation and now - came < _OVERTAKEN:
+                return True
+        self._newest = wanted.generation, now
+        return False
 
     async def _send(self, writer: asyncio.StreamWriter, news: asyncio.Event, pid: int) -> None:
         while True:

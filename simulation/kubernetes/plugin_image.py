@@ -36,6 +36,7 @@ _LOCKS = ("requirements-build.lock", "requirements-runtime.lock")
 _CONTEXT = (
     *("Containerfile", ".containerignore", *_LOCKS),
     *("pyproject.toml", "README.md", "LICENSE", "carina_dra", "controller", "kubelet_plugin"),
+    "sharing",
 )
 _LABEL = "org.opencontainers.image"
 _BASE_REVISION = 1  # of how its packages become an image, below

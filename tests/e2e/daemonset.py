@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from carina_dra.sharing.files import SOCKET
 from simulation.kubernetes.cluster import DEPLOY, Cluster, KubectlError
 from simulation.kubernetes.node import Node
 from simulation.kubernetes.process import wait_for
@@ -23,6 +24,8 @@ from tests.e2e.plugin import DRIVER
 Pod = dict[str, Any]
 _REPOSITORY = Path(__file__).parents[2]
 _NAMESPACE, _NAME = "carina-system", "carina-kubelet-plugin"
+_SHARING = ("carina-sharing", "sharing")
+"""The DaemonSet and its container."""
 _DRIVER_ROOT = Path("/run/nvidia/driver")
 _PODS = "--selector=app.kubernetes.io/component=kubelet-plugin"
 _ROLLOUT_S = 120.0
@@ -72,6 +75,13 @@ class DaemonSet:
         self.start_driver()
         self.cluster.install_carina(_write_overlay(folder, self.gpus))
         self.wait_rolled_out()
+
+    @property
+    def sharing_socket(self) -> Path:
+        """The socket of carina-sharing, once it is ready."""
+        daemonset, _ = _SHARING
+        self.kubectl("rollout", "status", f"daemonset/{daemonset}", f"--timeout={_ROLLOUT_S:.0f}s")
+        return self.node.kubelet.plugins / DRIVER / SOCKET
 
     def wait_rolled_out(self) -> None:
         """Waits until the only pod is a Ready one of the latest template."""
@@ -160,17 +170,21 @@ def _write_overlay(folder: Path, gpus: SimulatedNode) -> Path:
     code = write_simulation(folder)
     overlay = folder / "overlay"
     overlay.mkdir()
+    patches = (_patch(code, gpus, *named) for named in ((_NAME, "kubelet-plugin"), _SHARING))
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(DEPLOY, overlay)],
-        "patches": [{"patch": json.dumps(_patch(code, gpus))}],
+        "components": [os.path.relpath(DEPLOY / "sharing", overlay)],
+        "patches": [{"patch": json.dumps(patch)} for patch in patches],
     }
     (overlay / "kustomization.yaml").write_text(json.dumps(kustomization))  # JSON is YAML
     return overlay
 
 
-def _patch(code: Path, gpus: SimulatedNode) -> Mapping[str, object]:
+def _patch(
+    code: Path, gpus: SimulatedNode, daemonset: str, container_name: str
+) -> Mapping[str, object]:
     environment = {
         "PYTHONPATH": _SIMULATION,
         "SIMULATED_NODE": str(gpus.directory),
@@ -178,7 +192,7 @@ def _patch(code: Path, gpus: SimulatedNode) -> Mapping[str, object]:
         "CARINA_DEVICE_KINDS": "gpu,mig,share,monitor",
     }
     container = {
-        "name": "kubelet-plugin",
+        "name": container_name,
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "volumeMounts": [
             {"name": "simulation", "mountPath": _SIMULATION, "readOnly": True},
@@ -190,6 +204,6 @@ def _patch(code: Path, gpus: SimulatedNode) -> Mapping[str, object]:
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": {"name": _NAME, "namespace": _NAMESPACE},
+        "metadata": {"name": daemonset, "namespace": _NAMESPACE},
         "spec": {"template": {"spec": {"containers": [container], "volumes": volumes}}},
     }

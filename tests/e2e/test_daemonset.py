@@ -5,6 +5,7 @@ Here it has the mounts, the root file system, the ServiceAccount and the probes 
 """
 
 import json
+import socket
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from carina_dra.cli import command
+from carina_dra.sharing.message import SharingReport
 from controller.commands import listed
 from controller.engine.model.queue import QUEUE_LABEL
 from simulation.kubernetes import node as nodes
@@ -22,7 +24,8 @@ from simulation.kubernetes.process import wait_for
 from simulation.nvml.node import SimulatedNode
 from tests.e2e.daemonset import DaemonSet, Pod
 from tests.e2e.plugin import DRIVER
-from tests.e2e.workloads import Gpu, Workloads
+from tests.e2e.test_sharing import pid_of
+from tests.e2e.workloads import Gpu, Workloads, container, request
 from tests.memory import disk_folder
 
 
@@ -72,6 +75,33 @@ def test_every_gpu_of_the_node_is_published(daemonset: DaemonSet) -> None:
     kinds = ("", "-share", "-monitor")
     assert devices - partitions == {gpu + kind for gpu in gpus for kind in kinds}
     assert {partition.partition("-mig-")[0] for partition in partitions} == gpus
+
+
+def test_carina_sharing_tells_what_a_pod_uses_of_the_share_that_the_plugin_names(
+    daemonset: DaemonSet, workloads: Workloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket_path = daemonset.sharing_socket
+    of_share = request(
+        deviceClassName=f"share.{DRIVER}", capacity={"requests": {"memory": "1Gi", "cores": 10}}
+    )
+    workloads.claim("share", of_share)
+    sleeps = container("main", "gpu", command="trap 'exit 0' TERM; sleep 4111111 & wait")
+    workloads.pod("pod", "share", sleeps)
+    workloads.wait_running("pod")
+    (device,) = workloads.allocated(workloads.get("resourceclaim", "share"))
+    minor = int(device.removeprefix("gpu-").removesuffix("-share"))
+    pid = wait_for("the process of the pod", lambda: pid_of(4111111))
+    daemonset.gpus.run_process(minor, pid, memory=5 * 2**30)
+
+    monkeypatch.chdir(socket_path.parent)  # paths of sockets have a limit
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
+        connection.settimeout(60)
+        connection.connect(socket_path.name)
+        reports = (SharingReport.parse(line) for line in lines)
+        (use,) = next(report.uses for report in reports if any(use.exceeded for use in report.uses))
+    assert (use.given_mib, use.used_mib) == (1024, 5 * 1024)
+    assert use.claims == (workloads.get("resourceclaim", "share")["metadata"]["uid"],)
+    assert [known.pod.name for known in use.pods] == ["pod"]
 
 
 def test_pod_with_a_claim_has_its_gpu_until_it_ends(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from carina_dra.sharing.files import FILES
 from tests.eventually import eventually
 from tests.integration.plugin_host import Host, running_host
 
@@ -59,6 +60,14 @@ def test_a_node_without_a_gpu_costs_little_memory(host: Host) -> None:
     resident = re.search(r"VmRSS:\s+(\d+) kB", status)
     assert resident is not None
     assert int(resident[1]) / 1024 <= _MOST_MIB
+
+
+def test_files_of_carina_sharing_do_not_say_that_the_plugin_has_run(host: Host) -> None:
+    host.plugin.mkdir(parents=True)
+    for name in FILES:
+        (host.plugin / name).touch()
+    host.launch()
+    eventually(lambda: _waits(host))
 
 
 def test_a_plugged_in_gpu_starts_the_plugin(host: Host) -> None:

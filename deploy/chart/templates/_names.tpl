@@ -46,6 +46,10 @@ app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- default (printf "%s-kubelet-plugin" (include "carina.fullname" .)) .Values.kubeletPlugin.serviceAccount.name }}
 {{- end }}
 
+{{- define "carina.sharing.serviceAccount" -}}
+{{- default (printf "%s-sharing" (include "carina.fullname" .)) .Values.sharing.serviceAccount.name }}
+{{- end }}
+
 {{- define "carina.controller.serviceAccount" -}}
 {{- default (printf "%s-controller" (include "carina.fullname" .)) .Values.controller.serviceAccount.name }}
 {{- end }}

@@ -41,7 +41,11 @@ def test_single_file_has_the_objects_of_kustomize(helm: Path) -> None:
 
 @pytest.mark.parametrize(
     ("overlay", "value"),
-    [("exclusive", "exclusive=true"), ("nvidia_compatible", "driverName=gpu.nvidia.com")],
+    [
+        ("exclusive", "exclusive=true"),
+        ("nvidia_compatible", "driverName=gpu.nvidia.com"),
+        ("sharing", "sharing.enabled=true"),
+    ],
 )
 def test_component_of_kustomize_does_what_the_value_does(
     helm: Path, cluster: Cluster, overlay: str, value: str

@@ -110,6 +110,24 @@ def test_several_clients_may_send_and_all_are_told(site: Site) -> None:
     assert [message.generation for message in site.received] == [1, 2]
 
 
+def test_of_messages_at_the_same_time_the_last_generation_counts(site: Site) -> None:
+    with site.serving(), connected(site) as late, connected(site) as early:
+        early.send(wanted(generation=7).line())
+        eventually(lambda: len(site.received) == 1)
+        late.send(wanted(generation=6).line() + wanted(generation=8).line())
+        eventually(lambda: len(site.received) == 2)
+    assert [message.generation for message in site.received] == [7, 8]
+
+
+def test_an_old_generation_counts_where_it_cannot_have_been_overtaken(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_server, "_OVERTAKEN", 0.0)
+    with site.serving(), connected(site) as client:
+        client.send(wanted(generation=7).line() + wanted(generation=6).line())
+        eventually(lambda: len(site.received) == 2)
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
