@@ -19,6 +19,7 @@ from carina_dra.process.node_settings import (
     plugin_directory,
 )
 from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, AbsolutePath, ClusterSettings
+from carina_dra.sharing.files import SOCKET
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import (
@@ -325,7 +326,7 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
     @property
     def sharing_socket(self) -> Path:
         """The socket of carina-sharing, which watches what shares use."""
-        return self.plugin_directory / "sharing.sock"
+        return self.plugin_directory / SOCKET
 
     @property
     def release_phase(self) -> Path:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeAlias, TypeVar, assert_never, cast
 
-from carina_dra.kube.api_resource import ApiResource, Scope
-from carina_dra.kube.body import Body, key_of, parse_json
+from carina_dra.kube.api_resource import PODS, ApiResource, Scope
+from carina_dra.kube.body import Body, ObjectKey, key_of, parse_json
 from carina_dra.kube.connection import Connection
 from carina_dra.kube.errors import ApiOperation, ServerError, VersionGone
 from carina_dra.kube.transport import Query, Transport
@@ -217,6 +217,27 @@ class Client:
         """The version of the API server, such as `v1.37.0`."""
         answer = self._call(ApiOperation("get", "the version"), "GET", "/version", timeout=timeout)
         return str(answer.get("gitVersion", ""))
+
+    def page(
+        self, operation: ApiOperation, path: str, *, most_bytes: int, timeout: float = TIMEOUT
+    ) -> bytes:
+        """The text that the server has at a path, such as `/metrics`.
+
+        Raises ServerError if it has more than `most_bytes` bytes.
+        """
+        stream = self._transport.stream(operation, path, query={}, timeout=timeout, silence=timeout)
+        try:
+            return stream.content(most_bytes)
+        finally:
+            stream.close()
+
+    def page_of_pod(
+        self, namespace: str, name: str, path: str, *, most_bytes: int, timeout: float = TIMEOUT
+    ) -> bytes:
+        """The same of a pod, at its first port, which the API server asks for it."""
+        operation = ApiOperation("get", "pods/proxy", ObjectKey(namespace, name))
+        proxy = PODS.object_path(namespace, name, "proxy")
+        return self.page(operation, f"{proxy}{path}", most_bytes=most_bytes, timeout=timeout)
 
     def create(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
         """The object as stored, in the namespace that it names.

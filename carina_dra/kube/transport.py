@@ -189,6 +189,23 @@ class Stream:
             if not self._interrupted:
                 raise Unreachable(self._operation, f"the stream broke: {error}") from error
 
+    def content(self, most_bytes: int) -> bytes:
+        """All of it.
+
+        Raises Unreachable if the connection breaks, ServerError if it has more than `most_bytes`.
+        """
+        found = bytearray()
+        try:
+            for chunk in self._response.stream(65536):
+                found += chunk
+                if len(found) > most_bytes:
+                    raise errors.ServerError(
+                        self._operation, f"the answer has more than {most_bytes} bytes"
+                    )
+        except HTTPError as error:
+            raise Unreachable(self._operation, f"the stream broke: {error}") from error
+        return bytes(found)
+
     def interrupt(self) -> None:
         """Ends the stream at once, from any thread. Has no effect once it has ended."""
         self._interrupted = True

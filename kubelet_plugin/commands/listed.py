@@ -12,3 +12,7 @@ INVENTORY: Final = in_module(
     "kubelet_plugin.commands.inventory",
     "shows this machine's GPUs and the ResourceSlices that the plugin would publish",
 )
+TOP: Final = in_module(
+    "kubelet_plugin.commands.top",
+    "shows what GPUs and their shares use, of what they are given",
+)

@@ -33,7 +33,8 @@ from kubelet_plugin.sharing.wanted import PodsOfClaims, shares_of
 _SILENCE: Final = 30.0
 """Seconds without a report after which the connection counts as broken: one comes every ten."""
 _PATIENCE: Final = 5.0
-"""Seconds for which the first message waits until the pods of all claims are known."""
+"""Seconds for which the first message waits until the pods of all claims are known, and what
+carina-sharing was told last: the generation has to be higher, also after the clock was set back."""
 _AGAIN: Final = 1.0
 """Seconds after which what could not be told is tried again."""
 _LOOK: Final = 10.0
@@ -177,7 +178,8 @@ class SharingClient:
         claims, gpus = self._claims(), self._gpus()
         self._pods.follow(claims)
         pods = self._pods.known
-        if gpus is None or (patient and not self._pods.complete):
+        knows_all = self._report is not None and self._pods.complete
+        if gpus is None or (patient and not knows_all):
             return told
         if told is None or shares_of(claims, gpus, pods) != told:
             try:

@@ -175,6 +175,14 @@ class Plugin:
             "PYTHONPATH": path.rstrip(os.pathsep),
         }
 
+    def metrics(self) -> str:
+        """Its metrics, as Prometheus reads them."""
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.http_port}/metrics", timeout=5
+        ) as answer:
+            text: str = answer.read().decode()
+            return text
+
     def is_ready(self) -> bool:
         """Whether it says so itself."""
         try:

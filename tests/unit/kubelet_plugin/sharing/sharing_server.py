@@ -14,6 +14,8 @@ class SharingServer:
     def __init__(self, path: Path, *, reads: bool = True) -> None:
         self.told: list[WantedShares] = []
         self.connections: list[socket.socket] = []
+        self.accepted = 0
+        """How many connections there were."""
         self._path = path
         self._reads = reads
         path.unlink(missing_ok=True)
@@ -29,6 +31,9 @@ class SharingServer:
             except OSError:
                 return
             self.connections.append(connection)
+            self.accepted += 1
+            with suppress(OSError):  # the client has ended it
+                connection.sendall(SharingReport(generation=0, time=0.0).line())
             if self._reads:
                 threading.Thread(target=self._read, args=(connection,), daemon=True).start()
 

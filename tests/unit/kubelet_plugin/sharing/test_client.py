@@ -282,7 +282,7 @@ def test_what_is_no_report_ends_the_connection_and_is_logged(
     eventually(lambda: names(server) == ["a"])
     threading.Thread(target=server.say, args=(line,), daemon=True).start()
 
-    eventually(lambda: len(server.connections) > 1)
+    eventually(lambda: server.accepted > 1)
     eventually(lambda: len(server.told) > 1)
     assert any("retrying" in record.message for record in caplog.records)
     server.say(report("a"))
@@ -304,7 +304,7 @@ def test_one_that_is_silent_is_connected_to_again(node: Node) -> None:
     server, plugin = node.server(), node.plugin()
     eventually(lambda: names(server) == ["a"])
     plugin.seconds = 31.0
-    eventually(lambda: len(server.connections) > 1)
+    eventually(lambda: server.accepted > 1)
 
 
 def test_one_that_does_not_read_holds_no_lock(node: Node) -> None:

@@ -1,0 +1,352 @@
+"""`carina top`: from the metrics of plugins to what people and programs read."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+
+from carina_dra.cli import command
+from carina_dra.sharing.message import SharingReport, Strangers, Unwatched
+from kubelet_plugin.claims.claim import NodeClaim
+from kubelet_plugin.commands import top
+from kubelet_plugin.commands.gpu_usage import (
+    DeviceUsage,
+    MetricsError,
+    NodeUsage,
+    document,
+    lines,
+    node_usage,
+)
+from kubelet_plugin.commands.listed import TOP
+from kubelet_plugin.nvml.usage import GpuUsage
+from kubelet_plugin.report.gpu_metrics import GpuMetrics
+from kubelet_plugin.report.metrics import PluginMetrics
+from kubelet_plugin.report.share_metrics import ShareMetrics
+from kubelet_plugin.sharing.wanted import PodsOfClaims
+from tests.samples.shares import GPUS, now, pod, report, shared, use
+
+MIB = 2**20
+AT = 1300.0
+TABLE = """
+NODE    GPU    DEVICE     CLAIM       POD           MEMORY                SM       ENFORCED      IDLE
+node-1  gpu-0  gpu        -           -             100/81920 MiB         35 %     -             -
+node-1  gpu-0  share      team/infer  team/infer-0  100/10240 MiB         0/10 %   not enforced  5m
+node-1  gpu-0  share      team/train  team/train-0  12000/10240 MiB over  25/40 %  not enforced  -
+node-1  gpu-0  strangers  -           -             300 MiB               -        -             -
+node-1  gpu-1  gpu        -           -             -                     -        -             -
+node-1: the processes of gpu-1 cannot be told: not supported
+node-2: not read: no answer
+"""  # noqa: E501 - as it is printed
+
+
+def metrics(
+    *claims: NodeClaim, seen: SharingReport | None = None, pods: PodsOfClaims | None = None
+) -> str:
+    """What a plugin says; without a report there is no carina-sharing."""
+    registry = CollectorRegistry()
+    plugin = PluginMetrics(registry)
+    plugin.sharing_connected.set(seen is not None)
+    state = now(*claims)
+    usage = {GPUS[0]: GpuUsage(80 * 1024 * MIB, 100 * MIB, None, 0.35)}
+    plugin.add(GpuMetrics(lambda: state, lambda: usage))
+    plugin.add(ShareMetrics(lambda: state, lambda: seen, lambda: pods or {}))
+    return generate_latest(registry).decode()
+
+
+def shares(usage: NodeUsage) -> list[DeviceUsage]:
+    return [device for device in usage.devices if device.kind == "share"]
+
+
+def test_a_share_has_what_it_uses_of_what_it_is_given() -> None:
+    seen = report(use(("train",), ("train-0", 512, 25), idle_since=1000.0))
+    usage = node_usage("n", metrics(shared("train"), seen=seen, pods={"train": (pod("train-0"),)}))
+
+    (share,) = shares(usage)
+    assert (share.claims, share.pods) == ((("team", "train"),), (("team", "train-0"),))
+    assert (share.memory_used, share.memory_given) == (512 * MIB, 10240 * MIB)
+    assert (share.sm_used, share.sm_given) == (0.25, 0.4)
+    assert (share.idle_since, share.exceeded) == (1000.0, False)
+    assert (usage.watched, share.memory_enforcement) == (True, "none")
+
+
+def test_who_has_shares_together_is_one_row() -> None:
+    """A pod with two claims, one of which another pod uses, too."""
+    seen = report(use(("a", "b"), ("one", 100, 1), ("two", 200, 2), given_mib=20480))
+    pods = {"a": (pod("one"), pod("two")), "b": (pod("two"),), "c": (pod("three"),)}
+    text = metrics(shared("a"), shared("b"), shared("c", cores=10), seen=seen, pods=pods)
+
+    together, alone = shares(node_usage("n", text))
+    assert together.claims == (("team", "a"), ("team", "b"))
+    assert together.pods == (("team", "one"), ("team", "two"))
+    assert (together.memory_used, together.memory_given) == (300 * MIB, 20480 * MIB)
+    assert together.sm_given == pytest.approx(0.8)
+    assert (alone.claims, alone.memory_used) == ((("team", "c"),), 0)
+
+
+def test_whole_gpus_are_shown_with_their_memory_and_use() -> None:
+    first, second = node_usage("n", metrics()).devices
+    assert (first.kind, first.gpu, first.memory_used, first.sm_used) == ("gpu", 0, 100 * MIB, 0.35)
+    assert (second.gpu, second.memory_used) == (1, None)
+
+
+def test_without_carina_sharing_it_is_said_that_use_is_not_known() -> None:
+    usage = node_usage("n", metrics(shared("train")))
+    (share,) = shares(usage)
+    assert (share.memory_used, share.memory_given) == (None, 10240 * MIB)
+    shown = "\n".join(lines([usage], {}, AT))
+    assert "?/10240 MiB" in shown
+    assert "n: carina-sharing does not run, so what its shares use is not known" in shown
+
+
+def test_the_table() -> None:
+    seen = report(
+        use(("train",), ("train-0", 12000, 25), exceeded_since=1200.0, exceeded=1),
+        use(("infer",), ("infer-0", 100, 0), idle_since=1000.0),
+        strangers=(Strangers(gpu=GPUS[0], processes=2, memory_mib=300),),
+        unwatched=(Unwatched(gpu=GPUS[1], reason="not supported"),),
+    )
+    pods = {"train": (pod("train-0"),), "infer": (pod("infer-0"),)}
+    text = metrics(shared("train"), shared("infer", cores=10), seen=seen, pods=pods)
+
+    shown = lines([node_usage("node-1", text)], {"node-2": "no answer"}, AT)
+    assert "\n".join(shown) == TABLE.strip()
+
+
+def test_the_document_has_bytes_and_parts_and_says_what_was_not_read() -> None:
+    seen = report(use(("train",), ("train-0", 12000, 25), exceeded_since=1200.0, exceeded=1))
+    usage = node_usage("n", metrics(shared("train"), seen=seen))
+    written = json.loads(json.dumps(document([usage], {"m": "away"})))
+
+    (share,) = [device for device in written["devices"] if device["type"] == "share"]
+    assert share["claims"] == [{"namespace": "team", "name": "train"}]
+    assert (share["memoryUsed"], share["exceeded"]) == (12000 * MIB, True)
+    assert share["exceededTimes"] == 1
+    assert written["unreadable"] == [{"node": "m", "reason": "away"}]
+
+
+@given(st.text(max_size=200), st.sampled_from(["carina_share_info{", "carina_gpu_info{", ""]))
+def test_whatever_a_node_says_it_is_read_or_refused(text: str, start: str) -> None:
+    try:
+        usage = node_usage("n", start + text)
+    except MetricsError:
+        return
+    json.dumps(document([usage], {}), allow_nan=False)
+    list(lines([usage], {}, AT))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'carina_share_memory_given_bytes{UUID="G",gpu="0",dra_claim_name="c"} NaN',
+        'carina_share_memory_given_bytes{UUID="G",gpu="0",dra_claim_name="c"} 1e999',
+        'carina_share_info{UUID="G",gpu="0",dra_claim_name="c",memory_enforcement="\\u202e"} 1',
+    ],
+)
+def test_numbers_and_words_that_are_none_harm_nobody(text: str) -> None:
+    usage = node_usage("n", text + "\n")
+    json.dumps(document([usage], {}), allow_nan=False)
+    list(lines([usage], {}, AT))
+
+
+def test_a_gpu_without_a_number_is_refused() -> None:
+    with pytest.raises(MetricsError, match="GPU 'x"):
+        node_usage("n", 'carina_gpu_info{UUID="G",gpu="xy"} 1\n')
+
+
+# --- the command ---
+
+
+@dataclass
+class Cluster:
+    """The two things of an API server that the command uses: a list of pods, and their proxy."""
+
+    url: str = ""
+    pods: list[dict[str, Any]] = field(default_factory=list)
+    pages: dict[str, Callable[[], tuple[int, str]]] = field(default_factory=dict)
+    """By the name of the pod."""
+    asked: list[str] = field(default_factory=list)
+
+    def add(self, node: str, page: str | Callable[[], tuple[int, str]], ready: str = "") -> None:
+        name = f"plugin-{len(self.pods)}"
+        conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": ready}]
+        self.pods.append(
+            {
+                "metadata": {"name": name, "namespace": "carina-system"},
+                "spec": {"nodeName": node},
+                "status": {"conditions": conditions if ready else []},
+            }
+        )
+        self.pages[name] = (lambda: (200, page)) if isinstance(page, str) else page
+
+    def answer(self, path: str) -> tuple[int, str]:
+        self.asked.append(path)
+        if path == "/metrics":
+            return next(iter(self.pages.values()))()
+        if path.startswith("/api/v1/namespaces/carina-system/pods?"):
+            metadata = {"resourceVersion": "1"}
+            return 200, json.dumps({"kind": "PodList", "metadata": metadata, "items": self.pods})
+        if path.startswith("/api/v1/namespaces/carina-system/pods/"):
+            name = path.split("/")[6]
+            assert path.endswith(f"{name}/proxy/metrics")
+            return self.pages[name]()
+        message = 'pods is forbidden: User "u" cannot list resource "pods"'
+        return 403, json.dumps({"kind": "Status", "code": 403, "message": message})
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    made = Cluster()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            code, body = made.answer(self.path)
+            content = body.encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ExitStack() as cleanup:
+        server = cleanup.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        server.daemon_threads = True
+        server.block_on_close = False
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        cleanup.callback(server.shutdown)
+        made.url = f"http://127.0.0.1:{server.server_port}"
+        kubeconfig = tmp_path / "kubeconfig"
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "current-context": "c",
+                    "contexts": [context],
+                    "clusters": [{"name": "c", "cluster": {"server": made.url}}],
+                    "users": [{"name": "u", "user": {}}],
+                }
+            )
+        )
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        yield made
+
+
+def run(*words: str) -> int:
+    return command.run(("top", *words), {"top": TOP})
+
+
+def test_it_shows_all_nodes(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    for node in ("node-2", "node-1"):
+        cluster.add(node, metrics(shared("train")))
+    assert run() == 0
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert rows[:6] == ["node-1"] * 3 + ["node-2"] * 3
+
+
+def test_of_two_plugins_of_a_node_the_one_that_became_ready_last_is_asked(
+    cluster: Cluster,
+) -> None:
+    for ready in ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z", ""):
+        cluster.add("node-1", metrics(), ready)
+    assert run() == 0
+    assert [path.split("/")[6] for path in cluster.asked[1:]] == ["plugin-0"]
+
+
+def test_a_node_that_does_not_answer_is_named_and_stops_no_other(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(top, "_PATIENCE", 0.5)
+    end = threading.Event()
+
+    def hangs() -> tuple[int, str]:
+        end.wait(30)
+        return 200, ""
+
+    cluster.add("good", metrics(shared("train")))
+    cluster.add("hangs", hangs)
+    cluster.add("fails", lambda: (503, "dial tcp: no route to host"))
+    cluster.add("lies", "carina_gpu_info{{{ \x1b[2J")
+    assert run() == 3
+    end.set()
+    shown = capsys.readouterr().out
+    assert "team/train" in shown
+    assert "\x1b" not in shown
+    for name in ("hangs: not read", "fails: not read: get pods/proxy", "lies: not read"):
+        assert name in shown
+
+
+def test_a_huge_answer_is_not_read_to_its_end(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(top, "_MOST_BYTES", 100_000)
+    cluster.add("node-1", "x" * 1_000_000)
+    assert run() == 3
+    assert "more than 100000 bytes" in capsys.readouterr().out
+
+
+def test_a_missing_permission_is_named_with_who_grants_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-n", "elsewhere") == 2
+    error = capsys.readouterr().err
+    assert 'cannot list resource "pods"' in error
+    assert "get of pods/proxy in namespace elsewhere" in error
+    assert "Role carina-top" in error
+
+    denied = {"kind": "Status", "code": 403, "message": "no pods/proxy for you"}
+    cluster.add("node-1", lambda: (403, json.dumps(denied)))
+    assert run() == 2
+    assert "no pods/proxy for you" in capsys.readouterr().err
+
+
+def test_a_namespace_without_a_plugin_is_an_error(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--node", "node-9") == 2
+    assert "no pod of the kubelet plugin in namespace carina-system on node node-9" in (
+        capsys.readouterr().err
+    )
+
+
+def test_the_plugin_of_one_node_is_read_without_a_cluster(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.add("node-1", metrics(shared("train")))
+    assert run("--metrics-url", cluster.url, "-o", "json") == 0
+    assert cluster.asked == ["/metrics"]
+    written = json.loads(capsys.readouterr().out)
+    assert written["nodes"][0]["node"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("url", ["10.0.0.7:8080", "file:///etc/passwd", "http://"])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("--metrics-url", url)
+
+
+def test_it_watches_until_it_is_interrupted(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.add("node-1", metrics())
+    looks: list[float] = []
+
+    def pause(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("kubelet_plugin.commands.top.time.sleep", pause)
+    with pytest.raises(KeyboardInterrupt):
+        run("--watch", "--interval", "5")
+    assert looks == [5.0] * 3
+    assert capsys.readouterr().out.count("NODE") == 3
