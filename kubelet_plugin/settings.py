@@ -116,7 +116,7 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
     )
     hang_seconds: float = Field(
         30.0,
-        gt=0,
+        ge=1,
         le=3600,
         description="seconds after which this node's GPUs get the taint unreadable, because a "
         "call to the NVIDIA driver does not return; after twice this time, no claim is prepared",

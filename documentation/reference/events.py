@@ -239,6 +239,7 @@ CHANGES: Final[tuple[InventoryChange, ...]] = (
     GpuAppeared(GPU),
     GpuVanished(GPU),
     *(ProblemAppeared(GPU, problem) for problem in PROBLEM_SAMPLES),
+    ProblemAppeared(GPU, PROBLEM_SAMPLES[0], flapping=120.0),
     ApplicationFailed(GPU, 31, text(31)),
     GpuRecovered(GPU),
     GpuIsUnknown(UnknownGpu(0, FAILURE)),

@@ -16,6 +16,7 @@ from kubelet_plugin.inventory.health import (
     GpuProblems,
     GpuUnreadable,
     in_order,
+    of_flapping,
     preventing,
 )
 from kubelet_plugin.inventory.inventory import (
@@ -103,6 +104,9 @@ class GpusNow:
         offered = self.devices.get(device)
         problems = _of_whole(observed) if offered is None else offered.state.problems
         health = _health(problems, f"GPU {gpu.minor} ({gpu.uuid})")
+        if not isinstance(health, Healthy) and observed.state.flapping:
+            flapping = of_flapping(observed.state.flapping).rstrip(". ")
+            health = replace(health, message=f"{health.message}. {flapping}")
         if isinstance(health, Unhealthy) and isinstance(offered, Share) and _is_by_mps(offered):
             return replace(health, message=f"{health.message}. {_NEIGHBOURS}")
         return health

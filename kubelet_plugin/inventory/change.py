@@ -74,6 +74,8 @@ class ProblemAppeared:
 
     gpu: Gpu
     problem: GpuProblem
+    flapping: float = 0.0
+    """As `GpuState.flapping`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
 
 def _problems(inventory: DriverReady) -> tuple[ProblemAppeared, ...]:
     return tuple(
-        ProblemAppeared(observed.gpu, problem)
+        ProblemAppeared(observed.gpu, problem, observed.state.flapping)
         for observed in inventory.gpus
         for problem in in_order(observed.state.problems)
     )
@@ -224,7 +226,7 @@ def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryCh
         changed.append(ComputeModeChanged(after.gpu, after.state.compute_mode))
     known = {identity(problem) for problem in before.state.problems}
     changed += [
-        ProblemAppeared(after.gpu, problem)
+        ProblemAppeared(after.gpu, problem, after.state.flapping)
         for problem in in_order(after.state.problems)
         if identity(problem) not in known
     ]

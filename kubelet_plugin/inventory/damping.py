@@ -99,7 +99,9 @@ def damped(
                 known = of_gpus.get(observed.gpu.uuid, {})
                 of_gpu = _troubles(known, observed.state.problems, now, damping)
                 found |= {(observed.gpu.uuid, key): trouble for key, trouble in of_gpu.items()}
-                seen.append(_with(observed, of_gpu.values()))
+                counts = _with(observed, of_gpu.values())
+                wait = _flapping(of_gpu.values(), damping)
+                seen.append(replace(counts, state=replace(counts.state, flapping=wait)))
             for uuid in of_gpus.keys() - {observed.gpu.uuid for observed in gpus}:
                 of_gpu = _troubles(of_gpus[uuid], HEALTHY, now, damping)
                 found |= {(uuid, key): trouble for key, trouble in of_gpu.items()}
@@ -181,6 +183,18 @@ def _answering(trouble: Recovering, now: float, damping: Damping) -> Recovering 
 def _with(observed: ObservedGpu, troubles: Iterable[Trouble]) -> ObservedGpu:
     problems = HEALTHY.union(*(_problems(trouble) for trouble in troubles))
     return replace(observed, state=replace(observed.state, problems=problems))
+
+
+def _flapping(troubles: Iterable[Trouble], damping: Damping) -> float:
+    """Returns how long a GPU has to be well that has failed again; 0 if it has not."""
+    return max(
+        (
+            damping.wait(trouble.problems, trouble.faults)
+            for trouble in troubles
+            if isinstance(trouble, Failing | Recovering) and trouble.faults > 1
+        ),
+        default=0.0,
+    )
 
 
 def _problems(trouble: Trouble) -> GpuProblems:

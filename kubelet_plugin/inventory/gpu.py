@@ -90,6 +90,8 @@ class GpuState:
     nvlink: NvLink | None = None
     """None if the GPU has no active link."""
     problems: GpuProblems = HEALTHY
+    flapping: float = field(default=0.0, compare=False)
+    """How many seconds a GPU that fails again and again has to be well; 0 if it does not."""
     held_mode: HeldMode | None = None
     """The switch of MIG mode that NVML refuses, if the mode is not as it would be after it."""
     repair_failed: str | None = None

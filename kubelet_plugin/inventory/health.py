@@ -247,6 +247,13 @@ def preventing(problems: Iterable[GpuProblem]) -> GpuProblems:
     return frozenset(problem for problem in problems if problem.severity is not Severity.HARMLESS)
 
 
+def of_flapping(seconds: float) -> str:
+    """Returns a sentence about a GPU that has to be well for this time; "" if it does not flap."""
+    if not seconds:
+        return ""
+    return f"It is flapping, so it has to be well for {seconds:g} s. "
+
+
 def is_unanswered(problem: GpuProblem) -> bool:
     """Returns whether the GPU does not answer, so that nothing else is known of it."""
     return isinstance(problem, GpuLost | GpuUnreadable)

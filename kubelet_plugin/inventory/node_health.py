@@ -2,7 +2,8 @@
 
 The thread that waits for events reports XIDs; the one that reads the GPUs has each read judged.
 What has to outlast the process is given to a file, at once for a fault that was not known, so that
-a plugin that is killed knows it afterwards.
+a plugin that is killed knows it afterwards. If a GPU has as many faults as are remembered, the next
+read is soon enough.
 """
 
 import logging
@@ -164,7 +165,7 @@ class NodeHealth:
         before = self._memory.faults.get(uuid, NONE)
         after = remembered(before, fault, self._rules, observed.gpu)
         self._memory = HealthMemory({**self._memory.faults, uuid: after}, self._memory.problems)
-        if after.keys() != before.keys():
+        if len(after) > len(before):  # else it is known, or takes the place of another
             self._save()
 
     def _is_news(self, uuid: str, number: int, now: datetime) -> bool:

@@ -25,7 +25,7 @@ class NodeWatch:
         self._invalid = invalid
         self._reported: frozenset[InvalidAnnotation] = frozenset()
         self._listeners: list[Callable[[NodeView], None]] = []
-        self._state = threading.Condition()
+        self._state = threading.Lock()
         self._latest: NodeView | None = None
         self._reflector = Reflector(
             client,
@@ -58,11 +58,6 @@ class NodeWatch:
         """Stops, for at most `timeout` seconds."""
         self._reflector.stop(timeout=timeout)
 
-    def wait_known(self, timeout: float) -> bool:
-        """Waits until the Node was read; False if `timeout` seconds pass before."""
-        with self._state:
-            return self._state.wait_for(lambda: self._latest is not None, timeout)
-
     def _take(self, change: ObjectChange[NodeView]) -> None:
         match change:
             case Created(value=view) | Updated(after=view):
@@ -74,7 +69,6 @@ class NodeWatch:
         with self._state:
             changed = view != self._latest
             self._latest = view
-            self._state.notify_all()
         if not changed:
             return
         for annotation in view.invalid:

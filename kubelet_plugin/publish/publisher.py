@@ -42,6 +42,7 @@ from kubelet_plugin.publish.other_drivers import (
     decide,
     published_gpus,
 )
+from kubelet_plugin.publish.pacing import TaintWrites, paced
 from kubelet_plugin.publish.pool import PublishedPool, pool
 from kubelet_plugin.publish.sync import SlicePlan, sync
 
@@ -157,6 +158,9 @@ class Publisher:
         self._reported_off: set[FeatureGate] = set()
         self._contested: tuple[Contested, ...] = ()
         self._observe_at = math.inf
+        self._taint_writes = TaintWrites()
+        self._rest_at = math.inf
+        """When slices are due that can wait."""
         self._repaired_at = -math.inf
         self._repair_backoff = Backoff(initial=1.0, cap=60.0)
 
@@ -267,6 +271,7 @@ class Publisher:
         with self._state:
             self._published = wanted
             self._schedule(max(self._observe_at, self._no_repair_before))
+            self._schedule(self._rest_at)
             self._schedule(self._ordering.due)
 
     def _listed(self) -> bool:
@@ -297,19 +302,23 @@ class Publisher:
             target = without(wanted, off)
             existing = self._our_slices()
             plan = sync(self._ordering.arrange(target, decision.devices, existing, order), existing)
-            if plan and order.keep and target == self._stored:
+            due, self._rest_at = paced(plan, existing, self._taint_writes, now)
+            if due and order.keep and target == self._stored:
                 if existing and self._is_replaced():
                     self._leave(now)
                     return True
                 self._repair()
-            if not self._write(plan):
+            if not self._write(due):
                 return False
+            self._taint_writes = self._taint_writes.after(plan, due, existing, now)
             if off == self._off_until.keys():
                 break  # otherwise, the API server has dropped the fields of another gate
-        if plan or target != self._stored:
+        if self._rest_at < math.inf:
+            self._stored = None
+        elif due or target != self._stored:
             self._reporter.slices_published(target)
-        self._stored = target
-        self._ordered(order, now, written=bool(plan))
+            self._stored = target
+        self._ordered(order, now, written=bool(due))
         return True
 
     def _pool(self, devices: tuple[GpuDevice, ...], *, released: bool) -> PublishedPool:

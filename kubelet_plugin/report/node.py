@@ -233,7 +233,7 @@ def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901, PLR0912 - a ca
             return NodeNotice(normal, "GPUAppeared", f"{_name(gpu)} was found")
         case GpuVanished(gpu):
             return NodeNotice(warning, "GPUVanished", f"{_name(gpu)} is no longer present")
-        case ProblemAppeared(gpu, problem):
+        case ProblemAppeared(gpu, problem, flapping):
             where = f"{_name(gpu)}{_instance(problem.site)}"
             consequence = (
                 "It stays in use"
@@ -243,7 +243,7 @@ def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901, PLR0912 - a ca
             return NodeNotice(
                 warning,
                 problem.event_reason,
-                f"{where} {problem}. {consequence}; {problem.remedy}",
+                f"{where} {problem}. {health.of_flapping(flapping)}{consequence}; {problem.remedy}",
             )
         case ApplicationFailed(gpu, xid, text):
             return NodeNotice(

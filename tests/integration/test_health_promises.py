@@ -8,17 +8,12 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from carina_dra.nvidia.nvml_failure import NvmlFailure
 from carina_dra.nvidia.nvml_library import NvmlLibrary, call
 from carina_dra.resource import DeviceTaint, TaintEffect
 from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.damping import Damping, Troubles, damped
 from kubelet_plugin.inventory.health import (
     DriverVerdict,
-    FabricFailed,
-    GpuProblem,
-    GpuUnreadable,
     NeedsReset,
 )
 from kubelet_plugin.inventory.health_file import GpusFile, HealthFile
@@ -28,57 +23,13 @@ from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool
 from kubelet_plugin.publish.sync import sync
 from simulation.nvml import SimulatedNode, installed
-from tests.samples.gpus import NOTICED, observed
-from tests.unit.kubelet_plugin.inventory.test_node_health import Plugin
+from tests.samples.gpus import NOTICED
 from tests.unit.kubelet_plugin.publish.test_sync import NODE, applied, pool, stored
 
 NEWEST = "590.48.01"
 
 
-def _unreadable(code: str) -> GpuProblem:
-    return GpuUnreadable(NvmlFailure("nvmlDeviceGetMigMode", code), NOTICED)
-
-
-@pytest.mark.parametrize(
-    "pair",
-    [
-        (_unreadable("NVML_ERROR_UNKNOWN"), _unreadable("NVML_ERROR_TIMEOUT")),
-        (
-            FabricFailed(DriverVerdict("fabric-unhealthy", ""), NOTICED),
-            FabricFailed(DriverVerdict("fabric-not-joined", ""), NOTICED),
-        ),
-        (
-            NeedsReset(DriverVerdict("recovery-action-1", ""), NOTICED),
-            NeedsReset(DriverVerdict("recovery-action-6", ""), NOTICED),
-        ),
-    ],
-)
-def test_a_reason_that_flaps_changes_a_taint_4_times_a_minute_at_most(
-    pair: tuple[GpuProblem, GpuProblem],
-) -> None:
-    """health.md: a GPU that flaps costs the API server 4 writes a minute at most."""
-    troubles: Troubles = {}
-    changes, before = 0, None
-    for look in range(12):
-        inventory = DriverReady((observed(0, pair[look % 2]),))
-        seen, troubles = damped(inventory, troubles, look * 5.0, Damping())
-        assert isinstance(seen, DriverReady)
-        now = taints(seen.gpus[0].state.problems, "gpu.carina.dev", frozenset())
-        changes += now != before
-        before = now
-    assert changes <= 4
-
-
 # --- faults that get lost: old drivers, where XIDs decide ---
-
-
-def test_an_xid_before_the_first_read_counts() -> None:
-    """Events are waited for while the first read is still going on, or hangs."""
-    plugin = Plugin()
-    plugin.look()
-    plugin.start()
-    plugin.xid(95)
-    assert plugin.look() == "needs-reset"
 
 
 def test_a_verdict_that_cannot_be_read_does_not_outrank_an_xid(tmp_path: Path) -> None:

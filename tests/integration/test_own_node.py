@@ -46,7 +46,7 @@ def watch(cluster: Cluster, nodes: None, seen: _Seen) -> Iterator[NodeWatch]:
         watch = NodeWatch(client, node=_NODE, driver=_DRIVER, invalid=seen.invalid.append)
         watch.listen(seen.views.append)
         watch.start()
-        assert watch.wait_known(10)
+        eventually(lambda: watch.latest is not None)
         yield watch
         watch.stop()
 

@@ -245,7 +245,7 @@ def _unprepare_error(host: Host, claim: v1.Claim) -> str:
 
 
 def test_while_a_look_hangs_nothing_is_prepared_and_claims_can_end(host: Host) -> None:
-    host.start("--poll-seconds", "0.1", "--hang-seconds", "0.5")
+    host.start("--poll-seconds", "0.1", "--hang-seconds", "1")
     old, new = (
         v1.Claim(
             namespace="default",

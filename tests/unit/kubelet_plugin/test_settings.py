@@ -28,6 +28,7 @@ def loaded(*flags: str, **environment: str) -> PluginSettings:
         (("--node-name", "n", "--driver-name", "gpu-.example"), "driver_name is 'gpu-.example'"),
         (("--node-name", "n", "--poll-seconds", "0"), "greater than 0"),
         (("--node-name", "n", "--repair-seconds", "0"), "greater than 0"),
+        (("--node-name", "n", "--hang-seconds", "0.2"), "hang_seconds is '0.2', set by the flags"),
         (("--node-name", "n", "--driver-root", "usr"), "must be an absolute path"),
         (("--node-name", "n", "--device-kinds", "gpu,mug"), "'mug' is not a kind of device; write"),
         (("--node-name", "n", "--device-kinds", ""), "'' is not a kind of device; write"),

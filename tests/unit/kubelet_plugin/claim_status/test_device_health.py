@@ -149,3 +149,13 @@ def test_nothing_is_known_without_a_driver(inventory: Inventory | None, reason: 
     health = GpusNow(inventory).health("gpu-0")
     assert isinstance(health, HealthUnknown)
     assert health.reason == reason
+
+
+def test_the_message_says_how_long_a_gpu_that_flaps_has_to_be_well() -> None:
+    well = observed(0, LOST)
+    flapping = replace(well, state=replace(well.state, flapping=240.0))
+
+    health = GpusNow(DriverReady((flapping,))).health("gpu-0")
+
+    assert isinstance(health, Unhealthy)
+    assert health.message.endswith(". It is flapping, so it has to be well for 240 s")

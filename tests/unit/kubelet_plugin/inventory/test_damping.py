@@ -195,3 +195,13 @@ def test_a_lost_gpu_that_was_gone_for_a_moment_is_not_well_at_once() -> None:
     gpu.read(0, LOST)
     _, gpu.troubles = damped(DriverReady((observed(1),)), gpu.troubles, 5.0, DAMPING)
     assert gpu.read(10) == {LOST}
+
+
+def test_a_gpu_that_failed_again_is_flapping_until_it_is_back() -> None:
+    troubles: Troubles = {}
+    said = []
+    for now, problems in ((0, (LOST,)), (5, ()), (65, ()), (70, (LOST,)), (75, ()), (195, ())):
+        seen, troubles = damped(DriverReady((observed(0, *problems),)), troubles, now, DAMPING)
+        assert isinstance(seen, DriverReady)
+        said.append(seen.gpus[0].state.flapping)
+    assert said == [0, 0, 0, 120, 120, 0]

@@ -8,11 +8,12 @@ import pytest
 from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.inventory.change import ApplicationFailed, InventoryChange
 from kubelet_plugin.inventory.damping import Damping
+from kubelet_plugin.inventory.faults import MOST
 from kubelet_plugin.inventory.health import state
 from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
 from kubelet_plugin.inventory.mig import MigPlacement, MigSite
 from kubelet_plugin.inventory.node_health import NodeHealth, RememberedHealth
-from kubelet_plugin.inventory.signals import Signals, Slowdown
+from kubelet_plugin.inventory.signals import Fabric, Signals, Slowdown
 from kubelet_plugin.inventory.xid import XidRules
 from kubelet_plugin.inventory.xid_catalogue import XidSeverity
 from tests.samples.gpus import NOTICED, UNREADABLE, gpu, observed
@@ -202,6 +203,17 @@ def test_a_fault_that_is_reported_again_and_again_is_written_at_once_only_first(
     assert plugin.disk.kept.memory.faults[UUID][95, None].count == 100
 
 
+def test_a_storm_of_different_xids_is_written_at_once_only_while_there_is_room() -> None:
+    plugin = Plugin()
+    plugin.look()
+    before = plugin.disk.writes
+    for xid in range(1000, 1300):
+        plugin.xid(xid)
+    assert plugin.disk.writes - before == MOST
+    plugin.look()
+    assert plugin.disk.writes - before == MOST + 1
+
+
 def test_a_full_disk_loses_nothing_that_is_kept_and_is_tried_again() -> None:
     plugin = Plugin()
     plugin.look()
@@ -239,6 +251,15 @@ def test_a_gpu_off_the_bus_is_out_until_it_was_bound_again() -> None:
     assert plugin.look(answers=False) == "needs-reboot"
     plugin.binding = "boot-1/8"
     assert [plugin.look(), plugin.look(60)] == ["needs-reboot", "ready"]
+
+
+def test_an_xid_before_the_first_read_counts() -> None:
+    """Events are waited for while the first read is still going on, or hangs."""
+    plugin = Plugin()
+    plugin.look()
+    plugin.start()
+    plugin.xid(95)
+    assert plugin.look() == "needs-reset"
 
 
 def test_an_event_before_the_first_read_has_the_gpu_read() -> None:
@@ -310,12 +331,13 @@ def test_a_fault_that_was_seen_while_the_clock_was_years_ahead_can_be_cleared() 
     "turns",
     [
         (Signals(recovery_action=1), Signals(recovery_action=6)),
+        (Signals(fabric=Fabric.UNHEALTHY), Signals(fabric=Fabric.JOINING)),
         (
             Signals(slowdowns=frozenset({Slowdown.HARDWARE_THERMAL})),
             Signals(slowdowns=frozenset({Slowdown.POWER_BRAKE})),
         ),
     ],
-    ids=["recovery action", "slowdown"],
+    ids=["recovery action", "fabric", "slowdown"],
 )
 def test_a_reason_that_changes_all_the_time_changes_taints_four_times_a_minute_at_most(
     turns: tuple[Signals, Signals],

@@ -84,6 +84,12 @@ def report(recorded: RecordedEvents, metrics: PluginMetrics) -> NodeReport:
         (GpuVanished(gpu(3)), WARNING, "GPUVanished", f"{GPU_3} is no longer present"),
         (ProblemAppeared(gpu(3), LOST), WARNING, "GPULost", f"{GPU_3} fell off the bus ("),
         (ProblemAppeared(gpu(3), UNREADABLE), WARNING, "GPUUnreadable", "does not respond"),
+        (
+            ProblemAppeared(gpu(3), LOST, 120.0),
+            WARNING,
+            "GPULost",
+            "IS_LOST). It is flapping, so it has to be well for 120 s. It is not allocated",
+        ),
         (GpuRecovered(gpu(3)), NORMAL, "GPURecovered", f"{GPU_3} responds again"),
         (GpuIsUnknown(UnknownGpu(2, LOST.failure)), WARNING, "GPUUnreadable", "GPU 2 in the"),
         (
