@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
+from itertools import product
 from typing import Final, TypeAlias
 
 from carina_dra.cli.diagnosis import ArgumentGroup, Check, CheckScope, Diagnosis, bad, ok, warn
@@ -23,7 +24,7 @@ from carina_dra.kube.api_resource import Scope as ResourceScope
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.connection import ConfigurationError
-from carina_dra.kube.errors import ApiError, Forbidden, NotFound, PathNotFound
+from carina_dra.kube.errors import ApiError, Forbidden, NotFound, PathNotFound, Unauthorized
 from controller.commands import slice_checks
 from controller.commands.installation import Installation, ago, seconds
 from controller.names import QUEUES
@@ -48,19 +49,44 @@ _SELF_REVIEWS: Final = ApiResource(
 _DEPLOYMENTS: Final = ApiResource(
     "apps", "v1", "deployments", "Deployment", ResourceScope.NAMESPACED
 )
+_OF_DRIVER: Final = "resourceclaims/driver"
+"""What is allowed for one driver alone, by its name."""
+_RESOURCE: Final = "resource.k8s.io"
 _NEEDED: Final[Mapping[str, Sequence[tuple[str, str, str]]]] = {
     "plugin": (
-        ("create", "resource.k8s.io", "resourceslices"),
-        ("get", "resource.k8s.io", "resourceclaims"),
-        ("create", "events.k8s.io", "events"),
+        ("get", _RESOURCE, "resourceclaims"),
+        ("list watch create update delete", _RESOURCE, "resourceslices"),
+        ("patch", _RESOURCE, "resourceclaims/status"),
+        ("associated-node:patch", _RESOURCE, _OF_DRIVER),
+        ("get list watch patch", "", "nodes"),
+        ("patch", "", "nodes/status"),
+        ("create patch", "events.k8s.io", "events"),
     ),
     "controller": (
-        ("patch", "resource.k8s.io", "resourceclaims/status"),
-        ("patch", "", "pods"),
+        ("list watch", "", "namespaces nodes pods persistentvolumeclaims persistentvolumes"),
+        (
+            "list watch",
+            _RESOURCE,
+            "deviceclasses devicetaintrules resourceclaims resourceslices",
+        ),
+        ("list watch", "policy", "poddisruptionbudgets"),
+        (
+            "list watch",
+            "storage.k8s.io",
+            "csidrivers csinodes csistoragecapacities storageclasses",
+        ),
+        ("list watch", "scheduling.carina.dev", "podgroups queues"),
+        ("patch", _RESOURCE, "resourceclaims resourceclaims/binding resourceclaims/status"),
+        ("patch", "", "pods pods/status"),
+        ("remove", "scheduling.carina.dev", "pods/gate"),
         ("create", "", "pods/eviction"),
+        ("delete", "", "pods"),
+        ("patch", "scheduling.carina.dev", "podgroups/status queues queues/status"),
+        ("create patch", "events.k8s.io", "events"),
     ),
 }
-"""Verb, group and resource of what the two ServiceAccounts need most."""
+"""Verbs, group and resources of what the two ServiceAccounts need everywhere, without the owners of
+pods, which need not be installed."""
 _READ: Final = (
     ("list", "", "nodes"),
     ("list", "resource.k8s.io", "resourceslices"),
@@ -95,18 +121,23 @@ def _checks(arguments: Namespace) -> Sequence[Check]:
         "ResourceSlices": slice_checks.slices,
         "other drivers": slice_checks.other_drivers,
     }
-    return [Check(name, partial(_answered, look, cluster)) for name, look in looks.items()]
+    return [Check(name, partial(answered, look, cluster)) for name, look in looks.items()]
 
 
 _Look: TypeAlias = Callable[[Installation], Iterable[Diagnosis]]
 
 
-def _answered(look: _Look, cluster: Installation) -> Iterable[Diagnosis]:
+def answered(look: _Look, cluster: Installation) -> Iterable[Diagnosis]:
     """Returns what a look finds, or that the API server does not answer it."""
     try:
         return list(look(cluster))
     except Forbidden as error:
         return [warn(f"cannot be told: {error}", "run it with more permissions")]
+    except Unauthorized as error:
+        return [bad(str(error), "renew the credentials in your kubeconfig")]
+    except PathNotFound as error:
+        remedy = "see that the API server serves it: Kubernetes 1.34 or later, and --runtime-config"
+        return [bad(str(error), remedy)]
     except ApiError as error:
         return [bad(str(error), "check that the API server can be reached from here")]
 
@@ -144,6 +175,8 @@ def _allowed(
 ) -> bool:
     plural, _, subresource = resource.partition("/")
     asked = {"verb": verb, "group": group, "resource": plural, "subresource": subresource}
+    if resource == _OF_DRIVER:
+        asked["name"] = cluster.driver
     body = {
         "apiVersion": reviews.api_version,
         "kind": reviews.kind,
@@ -245,7 +278,8 @@ def _service_accounts(cluster: Installation) -> Iterator[Diagnosis]:
         subject = f"system:serviceaccount:{cluster.namespace}:{account}"
         lacking = [
             f"{verb} {resource}"
-            for verb, group, resource in _NEEDED[part]
+            for verbs, group, resources in _NEEDED[part]
+            for verb, resource in product(verbs.split(), resources.split())
             if not _allowed(cluster, _REVIEWS, {"user": subject}, verb, group, resource)
         ]
         if lacking:

@@ -103,6 +103,9 @@ class Releasing:
             if then is phase:
                 self._answer(answer(phase, facts))
                 return phase
+            if then is Phase.RESTORING and self._nvml_is_closed:
+                # The next process opens the driver: nobody may read by then that it is closed.
+                self._answer(answer(then, facts))
             self._phase.store(then)
             _log.info("release of the node's GPUs", extra={"phase": str(then)})
             phase = then

@@ -29,6 +29,7 @@ class Host:
     gpus: SimulatedNode
     client: Client
     kubeconfig: Path
+    server: ApiServer
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -125,7 +126,7 @@ def running_host() -> Iterator[Host]:
         gpus = SimulatedNode.create(folder / "node", "dgx-h100", name=NODE)
         with Client(server.connection) as client:
             client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
-            made = Host(folder, gpus, client, kubeconfig)
+            made = Host(folder, gpus, client, kubeconfig, server)
             try:
                 yield made
             finally:

@@ -7,10 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 from simulation.kubernetes.cluster import Cluster
 
 _NODE = "doctors-node"
+_OPTIONAL = {
+    "apps",
+    "carina.dev",
+    "jobset.x-k8s.io",
+    "kubeflow.org",
+    "leaderworkerset.x-k8s.io",
+    "ray.io",
+    "scheduling.k8s.io",
+}
+"""Groups of owners of pods, which need not be installed, and of what admission policies ask for."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,7 +41,8 @@ def _doctor(cluster: Cluster, kubeconfig: Path | None = None) -> Mapping[str, Se
     )
     found: dict[str, list[str]] = {}
     for finding in json.loads(done.stdout)["findings"]:
-        found.setdefault(finding["check"], []).append(f"{finding['grade']}: {finding['text']}")
+        text = "; ".join(filter(None, (finding["text"], finding.get("remedy"))))
+        found.setdefault(finding["check"], []).append(f"{finding['grade']}: {text}")
     return found
 
 
@@ -58,7 +70,8 @@ def test_a_node_with_gpus_that_publishes_nothing_is_named(cluster: Cluster) -> N
     finally:
         cluster.kubectl("delete", "node", _NODE)
 
-    assert f"bad: nodes with GPUs and without slices: {_NODE}" in found["ResourceSlices"]
+    silent = f"bad: nodes with GPUs and without slices: {_NODE}; see the log of its plugin's pod"
+    assert any(text.startswith(silent) for text in found["ResourceSlices"])
 
 
 def test_an_api_server_that_does_not_answer_is_told(cluster: Cluster, tmp_path: Path) -> None:
@@ -67,4 +80,42 @@ def test_an_api_server_that_does_not_answer_is_told(cluster: Cluster, tmp_path: 
 
     assert {verdict[:3] for check in _doctor(cluster, away).values() for verdict in check} == {
         "bad"
+    }
+
+
+def test_credentials_that_are_not_accepted_are_told(cluster: Cluster, tmp_path: Path) -> None:
+    expired = tmp_path / "kubeconfig"
+    configured = yaml.safe_load(cluster.kubeconfig.read_text())
+    for user in configured["users"]:
+        user["user"] = {"token": "expired"}
+    expired.write_text(yaml.safe_dump(configured))
+
+    found = _doctor(cluster, expired)
+
+    assert "renew the credentials in your kubeconfig" in found["ResourceSlices"][0]
+
+
+def _allow(cluster: Cluster, role: str, rules: Sequence[object]) -> None:
+    patch = json.dumps({"rules": rules})
+    cluster.kubectl("patch", "clusterrole", role, "--type=merge", "--patch", patch)
+
+
+@pytest.mark.parametrize("role", ["carina-kubelet-plugin", "carina-controller"])
+def test_each_permission_that_is_missing_is_named(cluster: Cluster, role: str) -> None:
+    rules = json.loads(cluster.kubectl("get", "clusterrole", role, "-o", "json"))["rules"]
+    _allow(cluster, role, [])
+    try:
+        (said,) = [text for text in _doctor(cluster)["ServiceAccounts"] if role in text]
+    finally:
+        _allow(cluster, role, rules)
+
+    named = said.partition(" may not ")[2].partition(";")[0].split(", ")
+    assert said.startswith("bad: ")
+    assert said.endswith("apply the chart's permissions")
+    assert set(named) == {
+        f"{verb} {resource}"
+        for rule in rules
+        if not _OPTIONAL & set(rule["apiGroups"])
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
     }

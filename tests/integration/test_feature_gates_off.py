@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 
+from carina_dra.cli.diagnosis import Grade
 from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES, ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import TIMEOUT, Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
+from controller.commands.installation import Installation
+from controller.commands.slice_checks import feature_gates
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.publish import publisher as publisher_module
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from simulation.api_server.server import ApiServer
-from simulation.kubernetes.cluster import running_cluster
+from simulation.kubernetes.cluster import Cluster, running_cluster
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
 from tests.real_kubernetes import require_real_kubernetes
@@ -100,6 +103,14 @@ _GATED = frozenset(
 )
 
 
+@pytest.fixture(scope="module")
+def gateless_cluster() -> Iterator[Cluster]:
+    """A cluster whose feature gates are off."""
+    require_real_kubernetes()
+    with running_cluster(feature_gates=GATES_OFF) as cluster:
+        yield cluster
+
+
 @pytest.fixture(
     scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)]
 )
@@ -113,11 +124,10 @@ def clients(request: pytest.FixtureRequest) -> Iterator[tuple[Client, Client]]:
         ):
             yield admin, plugin
     else:
-        require_real_kubernetes()
-        with running_cluster(feature_gates=GATES_OFF) as cluster:
-            connection = from_kubeconfig(cluster.kubeconfig)
-            with Client(connection) as admin, Client(connection) as plugin:
-                yield admin, plugin
+        cluster: Cluster = request.getfixturevalue("gateless_cluster")
+        connection = from_kubeconfig(cluster.kubeconfig)
+        with Client(connection) as admin, Client(connection) as plugin:
+            yield admin, plugin
 
 
 @pytest.fixture
@@ -267,3 +277,17 @@ def test_a_gate_that_is_switched_on_is_used_and_reported_if_it_is_off_again(
                 plugin.gates_on = False
                 publisher.publish([whole(0), whole(1)])
                 eventually(lambda: report.gates_off == [FeatureGate.PARTITIONABLE_DEVICES] * 2)
+
+
+@pytest.mark.kubernetes
+def test_the_doctor_says_which_gate_is_off_and_what_that_means(gateless_cluster: Cluster) -> None:
+    with Client(from_kubeconfig(gateless_cluster.kubeconfig)) as client:
+        doctor = Installation(client, DRIVER, "carina-system", "plugin", "controller", TIMEOUT)
+        found = list(feature_gates(doctor))
+
+    assert [(finding.grade, finding.text.partition(" ")[0]) for finding in found] == [
+        (Grade.WARN, "DRAPartitionableDevices"),
+        (Grade.WARN, "DRAConsumableCapacity"),
+        (Grade.WARN, "DRADeviceTaints"),
+    ]
+    assert all("in kube-apiserver, kube-scheduler and kubelets" in line.remedy for line in found)

@@ -166,6 +166,66 @@ def test_plugin_that_was_killed_in_a_phase_comes_back(host: Host, phase: str) ->
     assert _prepare(host, "train", "gpu-3").error == ""
 
 
+def test_release_goes_on_after_the_plugin_was_killed_while_it_drains(host: Host) -> None:
+    plugin = _in_service(host)
+    assert _prepare(host, "train", "gpu-3").error == ""
+    _kill_in(host, plugin, "draining", "new driver")
+
+    again = host.start(*_FLAGS)
+
+    eventually(lambda: _condition(host) == ("False", "Draining"))
+    assert host.gpus.processes_with_nvml() == {again.pid}
+    _unprepare(host, "train")
+    eventually(lambda: _condition(host) == ("True", "Released"))
+    assert host.gpus.processes_with_nvml() == set()
+
+
+def test_release_goes_on_after_the_plugin_was_killed_before_it_has_said_so(host: Host) -> None:
+    plugin = _in_service(host)
+    _kill_in(host, plugin, "released", "new driver")
+
+    host.start(*_FLAGS)
+
+    eventually(lambda: _condition(host) == ("True", "Released"))
+    assert host.gpus.processes_with_nvml() == set()
+    assert _tainted(host) == _gpus(host)
+
+
+def test_restore_goes_on_after_the_plugin_was_killed(host: Host) -> None:
+    plugin = _in_service(host)
+    _ask(host, "new driver")
+    eventually(lambda: _condition(host) == ("True", "Released"))
+    _kill_in(host, plugin, "restoring", None)
+
+    host.start(*_FLAGS)
+
+    eventually(lambda: _condition(host) == ("False", "InService"))
+    eventually(lambda: not _tainted(host))
+    assert _prepare(host, "train", "gpu-3").error == ""
+
+
+def test_release_goes_on_while_the_api_server_is_away(host: Host) -> None:
+    plugin = _in_service(host)
+    assert _prepare(host, "train", "gpu-3").error == ""
+    train = _reference(host, "train")
+    _ask(host, "new driver")
+    eventually(lambda: _condition(host) == ("False", "Draining"))
+    eventually(lambda: _tainted(host) == _gpus(host))
+    host.server.stop()
+
+    request = v1.NodeUnprepareResourcesRequest(claims=[train])
+    _call(host, "NodeUnprepareResources", request, v1.NodeUnprepareResourcesResponse)
+
+    eventually(lambda: host.gpus.processes_with_nvml() == set())
+    plugin.kill()
+    plugin.wait()
+    host.start(*_FLAGS)
+    assert host.gpus.processes_with_nvml() == set()
+    host.server.start()
+    eventually(lambda: _condition(host) == ("True", "Released"))
+    assert host.gpus.processes_with_nvml() == set()
+
+
 def test_nothing_is_written_on_a_node_that_nobody_releases(host: Host) -> None:
     before = _node(host)["metadata"]["resourceVersion"]
 
@@ -183,6 +243,15 @@ def _in_service(host: Host) -> subprocess.Popen[bytes]:
 
 def _ask(host: Host, reason: str | None) -> None:
     host.client.patch(NODES, NODE, MergePatch({"metadata": {"annotations": {_RELEASE: reason}}}))
+
+
+def _kill_in(host: Host, plugin: subprocess.Popen[bytes], phase: str, reason: str | None) -> None:
+    """Asks for a release, or for its end, and kills the plugin once the phase is in the file."""
+    file = host.plugin / "release-phase"
+    _ask(host, reason)
+    eventually(lambda: file.exists() and file.read_text().strip() == phase)
+    plugin.kill()
+    plugin.wait()
 
 
 def _node(host: Host) -> Body:

@@ -5,10 +5,13 @@ states a GPU has to have at least, and, when it has been well for long, that it 
 """
 
 import json
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -196,3 +199,33 @@ def test_a_day_of_faults_agrees_with_the_oracle_and_grows_nothing(
     assert day.most_bytes < 64 * 1024
     assert max(sizes[4:]) < 1.5 * max(sizes[:4])
     assert day.said <= GPUS * len(BENIGN) * (hours * 6 + 1) * 2
+
+
+HOUR_S: Final = 3600
+GROWTH_KIB: Final = 2 * 1024
+"""What the process may grow by after the first hour: the allocator's arenas, and no more."""
+
+
+def print_resident_sizes(looks: int) -> None:
+    """Runs the faults of a day, and prints the resident size of this process every hour, in KiB."""
+    day = Day(Random(20261127))
+    for number in range(looks):
+        day.seconds = number * LOOK_S
+        if day.random.random() < 0.02:
+            day.act()
+        day.look()
+        if day.seconds % HOUR_S == HOUR_S - LOOK_S:
+            status = Path("/proc/self/status").read_text()
+            print(next(line.split()[1] for line in status.splitlines() if "VmRSS" in line))
+
+
+def test_a_process_does_not_grow_over_a_day_of_faults() -> None:
+    """Its resident size, which also has what no allocation of Python shows."""
+    looks = max(scaled(DAY_S // LOOK_S), 3 * HOUR_S // LOOK_S)
+    call = f"from {__name__} import print_resident_sizes; print_resident_sizes({looks})"
+    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=True)
+
+    sizes = [int(line) for line in done.stdout.split()]
+    print(f"KiB by hour: {sizes}")
+    assert len(sizes) == looks * LOOK_S // HOUR_S
+    assert max(sizes) - sizes[0] < GROWTH_KIB
