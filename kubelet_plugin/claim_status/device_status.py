@@ -22,6 +22,7 @@ from kubelet_plugin.claim_status.device_health import (
 from kubelet_plugin.claim_status.readiness import NotChecked, NotSetUp, Readiness, SetUp
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.name import gpu_name, parse_name
 from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
@@ -235,15 +236,23 @@ def _data(name: str, readiness: Readiness, gpus: GpusNow) -> Mapping[str, Any] |
         case WholeGpu(gpu) | Monitor(gpu):
             return _facts(device.kind, gpu, {"uuid": gpu.uuid})
         case Share(gpu):
+            if gpu.memory_limits and not isinstance(readiness, SetUp):
+                return None
+            limited = isinstance(readiness, SetUp) and _gpu_of(name) in readiness.limited
+            levels = device.levels_in_force(limited=limited)
             enforcement = {
-                "memoryEnforcement": device.levels.strongest_memory,
-                "coreEnforcement": device.levels.strongest_cores,
+                "memoryEnforcement": levels.strongest_memory,
+                "coreEnforcement": levels.strongest_cores,
             }
             return _facts(device.kind, gpu, {"uuid": gpu.uuid, **enforcement})
         case Partition(gpu) | FoundPartition(gpu):
             instance = readiness.instances.get(name) if isinstance(readiness, SetUp) else None
             return None if instance is None else _of_partition(device, gpu, instance)
     assert_never(device)
+
+
+def _gpu_of(device: str) -> str:
+    return gpu_name(parse_name(device))
 
 
 def _of_partition(

@@ -13,6 +13,8 @@ class SetUp:
 
     instances: Mapping[str, MadeInstance] = field(default_factory=dict)
     """The MIG instances of its partitions, by the name of the device."""
+    limited: frozenset[str] = frozenset()
+    """The GPUs, `gpu-<minor>`, on which the driver keeps its pod within its shares' memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from kubelet_plugin.claims.resource_failure import shown_limit
+
 
 @dataclass(frozen=True, slots=True)
 class CdiSpecDrift:
@@ -71,7 +73,34 @@ class MigInstanceDrift:
         )
 
 
-Drift: TypeAlias = CdiSpecDrift | MetadataDrift | DeviceNodeDrift | MigModeDrift | MigInstanceDrift
+@dataclass(frozen=True, slots=True)
+class MemoryLimitDrift:
+    """The limit of a pod's memory on a GPU was another one."""
+
+    kind: ClassVar[str] = "memory-limit"
+    pod: str
+    """The UID."""
+    gpu: str
+    """The UUID."""
+    found: int | None
+    """Bytes; None for no limit."""
+    wanted: int | None
+
+    def __str__(self) -> str:
+        return (
+            f"the memory of pod {self.pod} on {self.gpu} had {shown_limit(self.found)} and not "
+            f"{shown_limit(self.wanted)}"
+        )
+
+
+Drift: TypeAlias = (
+    CdiSpecDrift
+    | MetadataDrift
+    | DeviceNodeDrift
+    | MigModeDrift
+    | MigInstanceDrift
+    | MemoryLimitDrift
+)
 
 
 def causes(drifts: Collection[Drift]) -> tuple[Drift, ...]:

@@ -51,6 +51,8 @@ class MigNode:
     """The claims with admin access."""
     configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Opaque parameters by the claim's name, but for apiVersion."""
+    pods: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """UIDs of the pods for which claims are reserved, by the claim's name."""
     reporter: FakeReporter = field(default_factory=FakeReporter)
     device_metadata: bool = False
     """Whether containers get files with the metadata of their devices."""
@@ -108,6 +110,7 @@ class MigNode:
                     boot_id=self._boot_id,
                     of_nvidia=nvidia_claims.devices,
                     notes=notes,
+                    cgroup_root=self.cgroup_root,
                 ),
                 identities=identities,
                 wanted=lambda claims, live: wanted(
@@ -128,10 +131,18 @@ class MigNode:
         host = HostPaths(self.simulated.root)
         files = MigIntentFiles(self.folder / "mig", self._boot_id)
         inventory = NvmlReader(
-            host, NvmlLibrary(host.gpu_addresses), intents=files.last_read
+            host,
+            NvmlLibrary(host.gpu_addresses),
+            intents=files.last_read,
+            cgroup_root=self.cgroup_root,
         ).read()
         assert isinstance(inventory, DriverReady)
         return inventory
+
+    @property
+    def cgroup_root(self) -> Path:
+        """The folder that stands for the host's cgroup file system."""
+        return self.simulated.root / "sys/fs/cgroup"
 
     def instances(self, minor: int) -> tuple[GpuInstance, ...]:
         """The GPU instances that exist on a GPU."""
@@ -174,7 +185,13 @@ class MigNode:
         return {
             "metadata": {"namespace": "default", "name": claim.name, "uid": claim.name},
             "spec": {"devices": {"requests": []}},
-            "status": {"allocation": {"devices": allocation}},
+            "status": {
+                "allocation": {"devices": allocation},
+                "reservedFor": [
+                    {"resource": "pods", "name": uid, "uid": uid}
+                    for uid in self.pods.get(claim.name, ())
+                ],
+            },
         }
 
 
