@@ -8,8 +8,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from kubelet_plugin.claims.resource_failure import shown_limit
-
 
 @dataclass(frozen=True, slots=True)
 class CdiSpecDrift:
@@ -88,9 +86,13 @@ class MemoryLimitDrift:
 
     def __str__(self) -> str:
         return (
-            f"the memory of pod {self.pod} on {self.gpu} had {shown_limit(self.found)} and not "
-            f"{shown_limit(self.wanted)}"
+            f"the memory of pod {self.pod} on {self.gpu} had {_limit(self.found)} and not "
+            f"{_limit(self.wanted)}"
         )
+
+
+def _limit(limit: int | None) -> str:
+    return "no limit" if limit is None else f"a limit of {limit} bytes"
 
 
 Drift: TypeAlias = (

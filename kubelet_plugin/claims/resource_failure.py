@@ -412,14 +412,13 @@ class MemoryLimitIgnored:
 
     def __str__(self) -> str:
         return (
-            f"{self.task}: after {shown_limit(self.wanted)} was set on {self.cgroup}, the driver "
-            f"says {shown_limit(self.found)}; check the kernel log, and report it with the "
+            f"{self.task}: after {_limit(self.wanted)} was set on {self.cgroup}, the driver "
+            f"says {_limit(self.found)}; check the kernel log, and report it with the "
             "version of the driver"
         )
 
 
-def shown_limit(limit: int | None) -> str:
-    """Returns a limit in bytes for messages; None is no limit."""
+def _limit(limit: int | None) -> str:
     return "no limit" if limit is None else f"a limit of {limit} bytes"
 
 

@@ -18,7 +18,7 @@ from simulation.kubernetes.cluster import DEPLOY, Cluster, KubectlError
 from simulation.kubernetes.node import Node
 from simulation.kubernetes.process import wait_for
 from simulation.nvml.node import SimulatedNode
-from tests.e2e.plugin import DRIVER
+from tests.e2e.plugin import DRIVER, cgroup_hierarchy
 
 Pod = dict[str, Any]
 _REPOSITORY = Path(__file__).parents[2]
@@ -176,6 +176,7 @@ def _patch(code: Path, gpus: SimulatedNode) -> Mapping[str, object]:
         "SIMULATED_NODE": str(gpus.directory),
         "CARINA_HOST_ROOT": str(gpus.root),
         "CARINA_DEVICE_KINDS": "gpu,mig,share,monitor",
+        "CARINA_CGROUP_ROOT": str(cgroup_hierarchy()),
     }
     container = {
         "name": "kubelet-plugin",
