@@ -30,3 +30,11 @@ class NotChecked:
 
 
 Readiness: TypeAlias = SetUp | NotSetUp | NotChecked
+
+
+def limited_gpus(readiness: Readiness | None) -> frozenset[str]:
+    """Returns the GPUs, `gpu-<minor>`, on which the claim's pod is known to be limited.
+
+    None is a claim that is being prepared, or not checked yet.
+    """
+    return readiness.limited if isinstance(readiness, SetUp) else frozenset()
