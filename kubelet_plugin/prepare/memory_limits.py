@@ -17,7 +17,6 @@ from kubelet_plugin.claims.drift import MemoryLimitDrift
 from kubelet_plugin.claims.resource_failure import (
     MemoryLimitIgnored,
     PodCgroupMissing,
-    file_failure,
 )
 from kubelet_plugin.nvml.memory_limits import read_limit, set_limit
 from kubelet_plugin.nvml.mig_instance import handle_of
@@ -144,9 +143,7 @@ class MemoryLimits:
         try:
             return pod_cgroup(self._cgroup_root, pod)
         except OSError as error:
-            subject = f"the cgroups in {self._cgroup_root}"
-            remedy = "set cgroup_root to the host's cgroup file system"
-            raise ResourceError(file_failure(subject, "read", error, remedy)) from error
+            raise ResourceError(PodCgroupMissing(pod, str(self._cgroup_root))) from error
 
     def _report_unlimited(self, wanted: MemoryLimit) -> None:
         """Logs once that a claim has no limit, although the driver has limits."""

@@ -30,7 +30,7 @@ def pod_cgroup(root: Path, uid: str) -> Path | None:
     """Returns the cgroup of the pod with this UID; None if there is none.
 
     Raises:
-        OSError: the cgroups cannot be read.
+        OSError: the root cannot be read.
     """
     if not _UID.fullmatch(uid):
         return None
@@ -46,7 +46,8 @@ def _tops(root: Path) -> Iterator[Path]:
         yield from found
         if found:
             return
-        level = list(islice((group for parent in level for group in _groups(parent)), _MOST_GROUPS))
+        groups = (group for parent in level for group in _groups(root, parent))
+        level = list(islice(groups, _MOST_GROUPS))
 
 
 def _of_parent(root: Path, parent: Path) -> tuple[Path, ...]:
@@ -57,8 +58,14 @@ def _of_parent(root: Path, parent: Path) -> tuple[Path, ...]:
     return (parent / _KUBEPODS,)
 
 
-def _groups(parent: Path) -> Iterator[Path]:
-    return (path for path in sorted(parent.iterdir()) if path.is_dir() and not path.is_symlink())
+def _groups(root: Path, parent: Path) -> list[Path]:
+    try:
+        found = sorted(parent.iterdir())
+    except OSError:  # it was removed meanwhile
+        if parent == root:
+            raise
+        return []
+    return [path for path in found if path.is_dir() and not path.is_symlink()]
 
 
 def _in(top: Path, qos: str, uid: str) -> Path:
