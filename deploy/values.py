@@ -20,7 +20,7 @@ _OF_ANY_POD: Final = frozenset({"driver_name", "http_address", "kubeconfig", "se
 _OF_PLUGINS: Final = frozenset(
     {
         *("node_name", "pod_uid", "kubelet_root", "cdi_directory"),
-        *("host_filesystem", "driver_root", "host_driver_root"),
+        *("host_filesystem", "driver_root", "host_driver_root", "cgroup_root"),
     }
 )
 _OF_CONTROLLERS: Final = frozenset({"identity", "lease_namespace", "lease_name", "exclusive"})

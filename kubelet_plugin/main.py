@@ -123,6 +123,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
                 intents=mig_intents.last_read,
                 held_mode=held_modes.of,
                 repair_failed=failed_repairs.of,
+                cgroup_root=chosen.cgroup_root,
             ),
             nvml,
             node_report,

@@ -107,6 +107,11 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
         Path("/var/run/cdi"),
         description="folder from which the container runtime reads CDI specs",
     )
+    cgroup_root: AbsolutePath = Field(
+        Path("/sys/fs/cgroup"),
+        description="the host's cgroup file system, as this process sees it; must be writable for "
+        "the driver to limit the memory of pods with a share of a GPU",
+    )
     cdi_hook: AbsolutePath | None = Field(
         None,
         description="path of nvidia-cdi-hook on the host; default: searched below driver_root",
@@ -317,6 +322,11 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
     def metadata_directory(self) -> Path:
         """The folder of the files with device metadata, which are mounted into containers."""
         return self.plugin_directory / "device-metadata"
+
+    @property
+    def memory_limits(self) -> Path:
+        """The folder that records which limits of memory Carina sets for pods."""
+        return self.plugin_directory / "memory-limits"
 
     @property
     def pod_resources(self) -> Path:

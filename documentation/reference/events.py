@@ -42,6 +42,7 @@ from kubelet_plugin.claims.drift import (
     CdiSpecDrift,
     DeviceNodeDrift,
     Drift,
+    MemoryLimitDrift,
     MetadataDrift,
     MigInstanceDrift,
     MigModeDrift,
@@ -257,6 +258,7 @@ DRIFTS: Final[tuple[Drift, ...]] = (
     DeviceNodeDrift("PATH", "missing"),
     MigModeDrift("UUID"),
     MigInstanceDrift("DEVICE"),
+    MemoryLimitDrift("UID", "UUID", None, 2**30),
 )
 """Everything that may have changed of a prepared claim."""
 _OTHER_DRIVERS: Final = (

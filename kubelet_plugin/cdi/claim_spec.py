@@ -50,6 +50,8 @@ class InjectedDevice:
     cuda_name: str
     """The name of the device in CUDA_VISIBLE_DEVICES."""
     nodes: tuple[DeviceNode, ...]
+    limited: bool = False
+    """Whether the driver keeps the pod within the memory of its share."""
 
 
 def cdi_kind(driver: str) -> str:
@@ -107,7 +109,7 @@ def claim_spec(
                             claim,
                             allocated,
                             devices[allocated.device],
-                            injected[allocated.device].cuda_name,
+                            injected[allocated.device],
                         )
                     ),
                     device_nodes=injected[allocated.device].nodes,
@@ -199,7 +201,7 @@ def _hooks(files: DriverFiles, program: str) -> Iterable[Hook]:
 
 
 def _variables(
-    claim: NodeClaim, allocated: AllocatedDevice, device: GpuDevice, cuda_name: str
+    claim: NodeClaim, allocated: AllocatedDevice, device: GpuDevice, injected: InjectedDevice
 ) -> Iterable[str]:
     """Returns the variables that tell a container which device it has for a request."""
     name = (
@@ -208,14 +210,14 @@ def _variables(
     )
     if allocated.share_id is not None:
         name += f"_SHARE_{_variable_part(allocated.share_id)}"
-    yield f"{name}={cuda_name}"
+    yield f"{name}={injected.cuda_name}"
     if allocated.admin_access:
         yield f"{name}_ADMIN_ACCESS=true"
     elif isinstance(device, Share):
-        yield from _limits(name, allocated, device)
+        yield from _limits(name, allocated, device, limited=injected.limited)
 
 
-def _limits(name: str, allocated: AllocatedDevice, share: Share) -> Iterable[str]:
+def _limits(name: str, allocated: AllocatedDevice, share: Share, *, limited: bool) -> Iterable[str]:
     """Returns the variables that tell a container how much of the GPU it has, and what limits it.
 
     A container with admin access has none: it sees the GPU and has no share of it.
@@ -226,10 +228,11 @@ def _limits(name: str, allocated: AllocatedDevice, share: Share) -> Iterable[str
             f"device {allocated.device} of request {allocated.request} has no amounts of memory "
             "and cores in consumedCapacity; delete the pod so that it gets a share"
         )
+    levels = share.levels_in_force(limited=limited)
     yield f"{name}_MEMORY_MIB={amounts.memory_mib}"
-    yield f"{name}_MEMORY_ENFORCEMENT={share.levels.strongest_memory}"
+    yield f"{name}_MEMORY_ENFORCEMENT={levels.strongest_memory}"
     yield f"{name}_CORES_PERCENT={amounts.cores}"
-    yield f"{name}_CORE_ENFORCEMENT={share.levels.strongest_cores}"
+    yield f"{name}_CORE_ENFORCEMENT={levels.strongest_cores}"
 
 
 def _device_name(claim: NodeClaim, allocated: AllocatedDevice) -> str:

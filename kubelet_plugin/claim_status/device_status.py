@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, assert_never
 
+from carina_dra.config.enforcement import Levels
 from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
 from kubelet_plugin.claim_status.device_health import (
     DeviceHealth,
@@ -19,9 +20,16 @@ from kubelet_plugin.claim_status.device_health import (
     Healthy,
     Unhealthy,
 )
-from kubelet_plugin.claim_status.readiness import NotChecked, NotSetUp, Readiness, SetUp
+from kubelet_plugin.claim_status.readiness import (
+    NotChecked,
+    NotSetUp,
+    Readiness,
+    SetUp,
+    limited_gpus,
+)
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.name import gpu_name, parse_name
 from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
@@ -88,7 +96,8 @@ def device_statuses(
         if isinstance(share, Share) and not allocated.admin_access:
             standing = standings.get((claim.uid, share.gpu.uuid))
             if standing is not None:
-                conditions = (*status.conditions, _memory(standing, share))
+                levels = _levels(share, readiness)
+                conditions = (*status.conditions, _memory(standing, share, levels))
                 status = replace(status, conditions=conditions)
         found[status.key] = status
     return tuple(found.values())
@@ -202,7 +211,13 @@ def _healthy(health: DeviceHealth) -> Stated:
     assert_never(health)
 
 
-def _memory(standing: ShareStanding, share: Share) -> Stated:
+def _levels(share: Share, readiness: Readiness) -> Levels:
+    """Returns what keeps the containers of the claim within it."""
+    gpu = gpu_name(parse_name(share.name))
+    return share.levels_in_force(limited=gpu in limited_gpus(readiness))
+
+
+def _memory(standing: ShareStanding, share: Share, levels: Levels) -> Stated:
     gpu = f"GPU {share.gpu.minor} ({share.gpu.uuid})"
     match standing:
         case WithinShare():
@@ -211,8 +226,8 @@ def _memory(standing: ShareStanding, share: Share) -> Stated:
             message = (
                 f"the pods of the claim use more memory of {gpu} than given: {used} MiB of {given} "
                 f"MiB at {_time(since)} (memory of this device: "
-                f"{memory_in_words(share.levels.strongest_memory)}). Others on the GPU may find "
-                "none left; let the pods use less, or request more memory"
+                f"{memory_in_words(levels.strongest_memory)}). Others on the GPU may find none "
+                "left; let the pods use less, or request more memory"
             )
             return Stated(
                 MEMORY_WITHIN_SHARE, ConditionStatus.FALSE, MEMORY_EXCEEDED, _cut(message)
@@ -235,9 +250,12 @@ def _data(name: str, readiness: Readiness, gpus: GpusNow) -> Mapping[str, Any] |
         case WholeGpu(gpu) | Monitor(gpu):
             return _facts(device.kind, gpu, {"uuid": gpu.uuid})
         case Share(gpu):
+            if gpu.memory_limits and not isinstance(readiness, SetUp):
+                return None
+            levels = _levels(device, readiness)
             enforcement = {
-                "memoryEnforcement": device.levels.strongest_memory,
-                "coreEnforcement": device.levels.strongest_cores,
+                "memoryEnforcement": levels.strongest_memory,
+                "coreEnforcement": levels.strongest_cores,
             }
             return _facts(device.kind, gpu, {"uuid": gpu.uuid, **enforcement})
         case Partition(gpu) | FoundPartition(gpu):

@@ -13,6 +13,8 @@ class SetUp:
 
     instances: Mapping[str, MadeInstance] = field(default_factory=dict)
     """The MIG instances of its partitions, by the name of the device."""
+    limited: frozenset[str] = frozenset()
+    """The GPUs, `gpu-<minor>`, on which the driver keeps its pod within its shares' memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +30,11 @@ class NotChecked:
 
 
 Readiness: TypeAlias = SetUp | NotSetUp | NotChecked
+
+
+def limited_gpus(readiness: Readiness | None) -> frozenset[str]:
+    """Returns the GPUs, `gpu-<minor>`, on which the claim's pod is known to be limited.
+
+    None is a claim that is being prepared, or not checked yet.
+    """
+    return readiness.limited if isinstance(readiness, SetUp) else frozenset()

@@ -1,7 +1,7 @@
 """Reads from a ResourceClaim's allocation which devices of this node the claim has."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from carina_dra.config.device import (
 from carina_dra.resource import (
     Allocation,
     AllocationConfigSource,
+    ConsumerReference,
     DecodeError,
     DeviceResult,
     ResourceClaim,
@@ -151,8 +152,20 @@ def read_allocation(
     subrequests = {request: subrequest for request, _, subrequest in names if subrequest}
     named_in_pod = found.annotations.get(_POD_CLAIM_NAME, "")
     pod_claim = named_in_pod if _POD_CLAIM.fullmatch(named_in_pod) else None
-    named = replace(reading.claim, pod_claim=pod_claim, subrequests=subrequests)
+    named = replace(
+        reading.claim,
+        pod_claim=pod_claim,
+        subrequests=subrequests,
+        pods=_pods(claim.status.reserved_for),
+    )
     return replace(reading, claim=named)
+
+
+def _pods(consumers: Collection[ConsumerReference]) -> tuple[str, ...]:
+    """Returns the UIDs of the pods that may use a claim; none if others than pods may, too."""
+    if any((consumer.api_group, consumer.resource) != ("", "pods") for consumer in consumers):
+        return ()
+    return tuple(sorted(consumer.uid for consumer in consumers))
 
 
 def _no_answer(claim: ClaimReference, what: str) -> Unknown:

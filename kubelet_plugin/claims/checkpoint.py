@@ -47,8 +47,12 @@ class Checkpoint:
     claims: Mapping[str, NodeClaim]
 
     def with_claim(self, claim: NodeClaim) -> "Checkpoint":
-        """Returns a copy in which the claim is added, or replaces the one with its UID."""
-        return replace(self, claims={**self.claims, claim.uid: claim})
+        """Returns a copy in which the claim is added, or replaces the one with its UID.
+
+        Which pods use it is known of a call only.
+        """
+        recorded = claim if claim.pods is None else replace(claim, pods=None)
+        return replace(self, claims={**self.claims, claim.uid: recorded})
 
     def without(self, uid: str) -> "Checkpoint":
         """Returns a copy without the claim with this UID."""

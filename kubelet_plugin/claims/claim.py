@@ -102,6 +102,9 @@ class NodeClaim:
     """Name of the claim in its pod (`spec.resourceClaims[].name`), if a template made the claim."""
     subrequests: Mapping[str, str] = field(default_factory=dict)
     """Names of the alternatives that were allocated, by the name of their request."""
+    pods: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    """UIDs of the pods for which the claim is reserved, if nothing else uses it, as read for this
+    call; None if that is not known. Not recorded."""
     # The two follow from `devices`. Every call asks for them of all recorded claims.
     gpus: frozenset[str] = field(init=False, repr=False, compare=False)
     """Names of the GPUs on which the claim has a device."""

@@ -71,7 +71,38 @@ class MigInstanceDrift:
         )
 
 
-Drift: TypeAlias = CdiSpecDrift | MetadataDrift | DeviceNodeDrift | MigModeDrift | MigInstanceDrift
+@dataclass(frozen=True, slots=True)
+class MemoryLimitDrift:
+    """The limit of a pod's memory on a GPU was another one."""
+
+    kind: ClassVar[str] = "memory-limit"
+    pod: str
+    """The UID."""
+    gpu: str
+    """The UUID."""
+    found: int | None
+    """Bytes; None for no limit."""
+    wanted: int | None
+
+    def __str__(self) -> str:
+        return (
+            f"the memory of pod {self.pod} on {self.gpu} had {_limit(self.found)} and not "
+            f"{_limit(self.wanted)}"
+        )
+
+
+def _limit(limit: int | None) -> str:
+    return "no limit" if limit is None else f"a limit of {limit} bytes"
+
+
+Drift: TypeAlias = (
+    CdiSpecDrift
+    | MetadataDrift
+    | DeviceNodeDrift
+    | MigModeDrift
+    | MigInstanceDrift
+    | MemoryLimitDrift
+)
 
 
 def causes(drifts: Collection[Drift]) -> tuple[Drift, ...]:

@@ -208,6 +208,27 @@ class TimeSlicingMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class PodUnclear:
+    """The claim demands a limit by the kernel, which one pod can have, and has not one pod."""
+
+    reason: ClassVar[str] = "PodUnclear"
+    retriable: ClassVar[bool] = False
+    claim: NodeClaim
+    device: str
+    pods: int
+    """For how many pods it is reserved; 0 if something else may use it, too."""
+
+    def __str__(self) -> str:
+        users = f"{self.pods} pods" if self.pods else "something else than one pod"
+        return (
+            f"ResourceClaim {self.claim.key} or its DeviceClass demands enforcement by kernel for "
+            f"memory in a ShareConfig for device {self.device}, but is reserved for {users}, of "
+            "which each would have its memory; use a ResourceClaimTemplate, which makes a claim "
+            "for each pod"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ShareHeld:
     """Shares that are held on this node leave less of a GPU than the claim was allocated."""
 
@@ -384,6 +405,7 @@ ClaimFailure: TypeAlias = (
     | DeviceMissing
     | DeviceUnhealthy
     | EnforcementMissing
+    | PodUnclear
     | ShareHeld
     | TimeSlicingMissing
     | DriverUnknown

@@ -8,7 +8,7 @@ is, and fails every call.
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 from kubelet_plugin.claims.allocation import (
@@ -194,7 +194,7 @@ class ClaimRecord:
                 case Wanted(claim) | Misconfigured(claim=claim):
                     # Also if its configuration is refused: another version has prepared the claim,
                     # and containers may be using its devices.
-                    claims[claim.uid] = claim
+                    claims[claim.uid] = replace(claim, pods=None)
                 case ClaimMissing(failure) | ClaimRefused(failure):
                     _log.warning(
                         "a claim is left out of the rebuilt checkpoint",

@@ -377,6 +377,51 @@ class NvidiaSmiHangs:
         )
 
 
+# --- memory limits ---
+
+
+@dataclass(frozen=True, slots=True)
+class PodCgroupMissing:
+    """The cgroup of the pod, whose memory is to be limited, is not found."""
+
+    reason: ClassVar[str] = "PodCgroupMissing"
+    retriable: ClassVar[bool] = True
+    pod: str
+    """The UID."""
+    root: str
+
+    def __str__(self) -> str:
+        return (
+            f"the memory of pod {self.pod} cannot be limited: its cgroup is not found in kubepods "
+            f"below {self.root}; set cgroup_root to the host's cgroup file system, as the kubelet "
+            "plugin sees it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimitIgnored:
+    """The driver accepts a memory limit, but says another one afterwards."""
+
+    reason: ClassVar[str] = "MemoryLimitIgnored"
+    retriable: ClassVar[bool] = True
+    task: str
+    cgroup: str
+    wanted: int | None
+    """Bytes; None for no limit."""
+    found: int | None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.task}: after {_limit(self.wanted)} was set on {self.cgroup}, the driver "
+            f"says {_limit(self.found)}; check the kernel log, and report it with the "
+            "version of the driver"
+        )
+
+
+def _limit(limit: int | None) -> str:
+    return "no limit" if limit is None else f"a limit of {limit} bytes"
+
+
 ResourceFailure: TypeAlias = (
     DiskFull
     | FileUnusable
@@ -403,4 +448,6 @@ ResourceFailure: TypeAlias = (
     | NvidiaSmiFailed
     | TimeSlicesUnsupported
     | NvidiaSmiHangs
+    | PodCgroupMissing
+    | MemoryLimitIgnored
 )

@@ -78,7 +78,9 @@ def run(arguments: Namespace) -> int:
     intents = MigIntentFiles(
         mig_intents(Path(arguments.kubelet_root), driver), host.boot_id() or UNKNOWN_BOOT
     )
-    inventory = NvmlReader(host, library, intents=intents.last_read).read()
+    inventory = NvmlReader(
+        host, library, intents=intents.last_read, cgroup_root=Path(arguments.cgroup_root)
+    ).read()
     library.close()
     kinds = arguments.device_kinds or default_kinds(driver)
     settings = PublishSettings(
@@ -354,6 +356,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
             "the host's root folder, below which the driver is searched [%(default)s]",
         ),
         ("host-root", "/", "folder with the host's proc and sys [%(default)s]"),
+        (
+            "cgroup-root",
+            "/sys/fs/cgroup",
+            "the host's cgroups, where it is tried whether the driver limits memory [%(default)s]",
+        ),
         (
             "kubelet-root",
             "/var/lib/kubelet",

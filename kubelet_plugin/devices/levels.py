@@ -19,5 +19,8 @@ def has_time_slices(gpu: Gpu) -> bool:
 
 
 def detected_levels(gpu: Gpu) -> Levels:
-    """Returns the levels that shares of the GPU have. No level of memory is implemented."""
-    return Levels(cores=frozenset({"time-slice"}) if has_time_slices(gpu) else frozenset())
+    """Returns the levels that shares of the GPU have."""
+    return Levels(
+        memory=frozenset({"kernel"}) if gpu.memory_limits else frozenset(),
+        cores=frozenset({"time-slice"}) if has_time_slices(gpu) else frozenset(),
+    )

@@ -6,7 +6,7 @@ is published with the device, so that a class or a claim can demand it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Final
 
@@ -76,6 +76,11 @@ class Share:
     def levels(self) -> Levels:
         """What keeps containers within the memory and cores of their share."""
         return detected_levels(self.gpu)
+
+    def levels_in_force(self, *, limited: bool) -> Levels:
+        """What keeps the containers of a claim within it; the driver limits its pod or does not."""
+        others = self.levels.memory - {"kernel"}
+        return replace(self.levels, memory=others | {"kernel"} if limited else others)
 
     @property
     def total(self) -> "ShareAmounts":

@@ -78,6 +78,8 @@ class Gpu:
     mig: MigSupport
     memory_reserved_bytes: int = 0
     """What the driver keeps of the framebuffer; 0 also if the driver does not report it."""
+    memory_limits: bool = False
+    """Whether the driver keeps cgroups within limits of the memory, as tried out of MIG mode."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,11 @@ class Attributes:
         """Returns what is read now; the last value if that fails."""
         return self._get(gpu, name, read, until=self._since)
 
+    def last(self, gpu: str, name: str) -> Any:
+        """Returns the last value, without a call; None if there is none."""
+        known = self._known.get((gpu, name))
+        return None if known is None else known.value
+
     def _get(self, gpu: str, name: str, read: Callable[[], Any], *, until: float) -> Any:
         known = self._known.get((gpu, name))
         if known and known.session is self._session and self._clock() < known.until:

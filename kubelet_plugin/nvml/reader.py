@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -57,6 +58,7 @@ from kubelet_plugin.inventory.signals import Fabric, Signals
 from kubelet_plugin.nvml.attributes import Attributes
 from kubelet_plugin.nvml.instance_cache import InstanceCache
 from kubelet_plugin.nvml.links import read_fabric, read_links
+from kubelet_plugin.nvml.memory_limits import limits_memory
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.mig_instance import FINDING, read_instances
 from kubelet_plugin.nvml.names import (
@@ -107,12 +109,14 @@ class NvmlReader:
         intents: Callable[[str], MigIntents | None] = lambda _: None,
         held_mode: Callable[[str], HeldMode | None] = lambda _: None,
         repair_failed: Callable[[int], str | None] = lambda _: None,
+        cgroup_root: Path | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`intents` returns what Carina makes on the GPU with this UUID, and `held_mode` the switch
         of its MIG mode that NVML refused last. `repair_failed` returns, by minor number, why claims
-        cannot be prepared.
+        cannot be prepared. Below `cgroup_root` it is tried whether the driver limits the memory of
+        cgroups; without, it counts as if it does not.
 
         `now` returns the current time, for the time at which a problem is first seen; `clock` is in
         seconds, from any start.
@@ -121,6 +125,7 @@ class NvmlReader:
         self._intents = intents
         self._held_mode = held_mode
         self._repair_failed = repair_failed
+        self._cgroup_root = cgroup_root
         self._now = now
         self._library = library
         self._session: NvmlSession | None = None
@@ -268,6 +273,7 @@ class NvmlReader:
             pcie_root=self._host.pcie_root(address),
             mig=self._read_mig_support(handle, uuid, architecture, modes),
             memory_reserved_bytes=reserved or 0,
+            memory_limits=self._limits_memory(handle, uuid, modes),
         )
         instances = self._read_instances(handle, gpu, modes)
         virtualization = constant(pynvml.nvmlDeviceGetVirtualizationMode)
@@ -298,6 +304,16 @@ class NvmlReader:
             signals=read_signals(self._attributes, uuid, handle, health),
             binding=self._host.binding(address),
         )
+
+    def _limits_memory(self, handle: object, uuid: str, modes: tuple[int, int] | None) -> bool:
+        """Returns whether the driver limits cgroups, which it does not in MIG mode."""
+        name = "memory limits"
+        if self._cgroup_root is None:
+            return False
+        if _is_on(modes):
+            return bool(self._attributes.last(uuid, name))
+        tried = partial(limits_memory, handle, self._cgroup_root)
+        return bool(self._attributes.constant(uuid, name, tried))
 
     def _read_driver(self) -> _Driver:
         def recent(function: Callable[..., Any]) -> Any:

@@ -6,6 +6,7 @@ creates the device nodes that the spec names, and restores a spec that a reboot 
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
@@ -14,12 +15,13 @@ from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_files import DriverFiles
 from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
 from kubelet_plugin.cdi.spec import CdiSpecError, ContainerEdits, DeviceNode, Mount, render_spec
-from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import CdiSpecDrift
 from kubelet_plugin.claims.failure import ClaimError, DriverUnknown
 from kubelet_plugin.claims.resource_failure import NameInvalid, file_failure
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.name import gpu_name, parse_name
 from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
@@ -32,9 +34,11 @@ from kubelet_plugin.prepare.resource import (
     Identity,
     Made,
     MadeInstance,
+    MadeLimit,
     MadeMetadata,
     ResourceError,
     instance_identity,
+    limit_identity,
     metadata_identity,
     spec_identity,
 )
@@ -110,7 +114,8 @@ class CdiSpecs:
         try:
             nvidia = NvidiaNodes(self._host, self._notes)
             injected = {
-                name: self._injected(device, nvidia, made) for name, device in spec.devices.items()
+                name: self._injected(spec.claim, device, nvidia, made)
+                for name, device in spec.devices.items()
             }
             control_nodes = self._seen_by_runtime(nvidia.ensure_control())
             shared = self._shared(self._driver_root.files(version), control_nodes)
@@ -161,7 +166,11 @@ class CdiSpecs:
         return known[2]
 
     def _injected(
-        self, device: GpuDevice, nvidia: NvidiaNodes, made: Mapping[Identity, Made]
+        self,
+        claim: NodeClaim,
+        device: GpuDevice,
+        nvidia: NvidiaNodes,
+        made: Mapping[Identity, Made],
     ) -> InjectedDevice:
         """Returns what containers get of a device, and ensures that its device nodes exist.
 
@@ -169,8 +178,12 @@ class CdiSpecs:
             DeviceNodeError: a node is missing or wrong, and cannot be created.
         """
         match device:
-            case WholeGpu(gpu) | Share(gpu):
+            case WholeGpu(gpu):
                 return self._of_gpu(gpu, nvidia.ensure_gpu(gpu))
+            case Share(gpu):
+                limit = made.get(limit_identity(claim.uid, gpu_name(parse_name(device.name))))
+                limited = isinstance(limit, MadeLimit)
+                return replace(self._of_gpu(gpu, nvidia.ensure_gpu(gpu)), limited=limited)
             case Monitor(gpu):
                 return self._of_gpu(gpu, nvidia.ensure_monitor(gpu))
             case Partition(gpu) | FoundPartition(gpu):
@@ -179,7 +192,7 @@ class CdiSpecs:
                     case MadeInstance(uuid=uuid):
                         nodes = nvidia.ensure_partition(gpu, instance)
                         return InjectedDevice(uuid, self._seen_by_runtime(nodes))
-                    case MadeMetadata() | None:
+                    case MadeMetadata() | MadeLimit() | None:
                         raise AssertionError(f"the port of {device.name} gave no instance")
                 assert_never(instance)
         assert_never(device)

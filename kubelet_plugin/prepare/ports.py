@@ -5,6 +5,7 @@ from typing import assert_never
 
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.memory_limits import MemoryLimits
 from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_mode import MigModes
@@ -14,6 +15,7 @@ from kubelet_plugin.prepare.resource import (
     DeviceMetadata,
     Identity,
     Made,
+    MemoryLimit,
     MigInstance,
     MigModeOff,
     MigModeOn,
@@ -32,12 +34,14 @@ class NodePorts:
         mig_modes: MigModes,
         mig_instances: MigInstances,
         time_slices: TimeSlices,
+        memory_limits: MemoryLimits,
         metadata_files: MetadataFiles,
         cdi_specs: CdiSpecs,
     ) -> None:
         self._mig_modes = mig_modes
         self._mig_instances = mig_instances
         self._time_slices = time_slices
+        self._memory_limits = memory_limits
         self._metadata_files = metadata_files
         self._cdi_specs = cdi_specs
 
@@ -52,6 +56,7 @@ class NodePorts:
             self._mig_modes,
             self._mig_instances,
             self._time_slices,
+            self._memory_limits,
             self._metadata_files,
             self._cdi_specs,
         )
@@ -72,6 +77,8 @@ class NodePorts:
             case TimeSlice():
                 self._time_slices.make(resource)
                 return None
+            case MemoryLimit():
+                return self._memory_limits.make(resource)
             case DeviceMetadata():
                 return self._metadata_files.make(resource, made)
             case ClaimSpec():
@@ -88,6 +95,8 @@ class NodePorts:
                 self._mig_instances.remove(identity)
             case TimeSlice.kind:
                 self._time_slices.remove(identity)
+            case MemoryLimit.kind:
+                self._memory_limits.remove(identity)
             case DeviceMetadata.kind:
                 self._metadata_files.remove(identity.name)
             case ClaimSpec.kind:

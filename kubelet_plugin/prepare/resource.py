@@ -171,16 +171,46 @@ def time_slice_identity(gpu: str) -> Identity:
     return Identity(TimeSlice.kind, gpu, gpu)
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """A limit of the memory that a claim's pod can have of a shared GPU; named by claim and GPU."""
+
+    kind: ClassVar[str] = "memory limit"
+    claim: str
+    """The UID."""
+    gpu: Gpu
+    mib: int
+    """What all shares of the GPU that the claim has add up to."""
+    pods: tuple[str, ...] | None
+    """UIDs of the pods for which the claim is reserved; None if they are not known."""
+
+    @property
+    def identity(self) -> Identity:
+        """The identity, which depends only on the claim and the GPU's name."""
+        return limit_identity(self.claim, str(WholeGpuName(self.gpu.minor)))
+
+
+def limit_identity(claim: str, gpu: str) -> Identity:
+    """Returns the identity of the memory limit of a claim, by UID, on the GPU `gpu-<minor>`."""
+    return Identity(MemoryLimit.kind, f"{claim}.{gpu}", gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeLimit:
+    """A memory limit that is in force for the one pod that uses its claim."""
+
+
 NodeResource: TypeAlias = (
-    MigModeOn | MigModeOff | MigInstance | TimeSlice | DeviceMetadata | ClaimSpec
+    MigModeOn | MigModeOff | MigInstance | TimeSlice | MemoryLimit | DeviceMetadata | ClaimSpec
 )
-Made: TypeAlias = MadeInstance | MadeMetadata | None
+Made: TypeAlias = MadeInstance | MadeMetadata | MadeLimit | None
 """What is known of a resource only after it was made."""
 
 KINDS = (
     MigModeOn.kind,
     MigInstance.kind,
     TimeSlice.kind,
+    MemoryLimit.kind,
     DeviceMetadata.kind,
     ClaimSpec.kind,
 )

@@ -15,6 +15,7 @@ from kubelet_plugin.claims.failure import (
     DeviceMissing,
     DeviceUnhealthy,
     EnforcementMissing,
+    PodUnclear,
     ShareHeld,
     TimeSlicingMissing,
 )
@@ -52,12 +53,14 @@ from kubelet_plugin.prepare.resource import (
     ClaimSpec,
     DeviceMetadata,
     Identity,
+    MemoryLimit,
     MigInstance,
     MigModeOff,
     MigModeOn,
     NodeResource,
     TimeSlice,
     instance_identity,
+    limit_identity,
     metadata_identity,
     spec_identity,
     time_slice_identity,
@@ -76,19 +79,23 @@ def identities(
     access changes nothing on the GPU.
     """
     of_claim = frozenset({spec_identity(claim.uid), metadata_identity(claim.uid)})
-    return of_claim.union(*(_identities(hold, share_interval) for hold in claim.holds))
+    return of_claim.union(*(_identities(claim.uid, hold, share_interval) for hold in claim.holds))
 
 
-def _identities(hold: DeviceHold, share_interval: TimeSliceInterval) -> frozenset[Identity]:
+def _identities(
+    claim: str, hold: DeviceHold, share_interval: TimeSliceInterval
+) -> frozenset[Identity]:
     gpu = gpu_name(hold.device)
     match hold.device:
         case WholeGpuName():
             return frozenset({time_slice_identity(gpu)})
         case ShareName() if shortest((hold.time_slice, share_interval)):
-            return frozenset({time_slice_identity(gpu)})
+            return frozenset({time_slice_identity(gpu), limit_identity(claim, gpu)})
+        case ShareName():
+            return frozenset({limit_identity(claim, gpu)})
         case PartitionName():
             return frozenset({instance_identity(str(hold.device))})
-        case ShareName() | MonitorName() | UnknownName():
+        case MonitorName() | UnknownName():
             return frozenset()
     assert_never(hold.device)
 
@@ -185,6 +192,7 @@ def _needed_by(
         if not allocated.admin_access:  # which changes nothing on the GPU
             yield from _needed_for(usable[allocated.device])
     yield from _time_slices(claim, live, usable, share_interval)
+    yield from _memory_limits(claim, usable)
     if metadata:
         yield DeviceMetadata(claim, usable)
     yield ClaimSpec(claim, usable)
@@ -199,6 +207,19 @@ def _needed_for(device: GpuDevice) -> tuple[NodeResource, ...]:
         case Monitor():
             return ()
     assert_never(device)
+
+
+def _memory_limits(claim: NodeClaim, usable: Mapping[str, GpuDevice]) -> Iterable[MemoryLimit]:
+    """Returns the limits of what the claim's pod can have of shared GPUs.
+
+    The port sets none where the driver has none: what was once limited stays it.
+    """
+    shares = list(_shares(claim))
+    for name in dict.fromkeys(name for name, _ in shares):
+        device = usable[name]
+        if isinstance(device, Share):
+            mib = sum(amounts.memory_mib for shared, amounts in shares if shared == name)
+            yield MemoryLimit(claim.uid, device.gpu, mib, claim.pods)
 
 
 def _time_slices(
@@ -243,7 +264,15 @@ def _usable(
     config = allocated.config
     if isinstance(device, Share) and isinstance(config, ShareConfig) and not allocated.admin_access:
         _refuse_weaker(claim, allocated, device, config.enforcement)
+        if "kernel" in config.enforcement.memory:
+            _refuse_other_than_one_pod(claim, name)
     return device
+
+
+def _refuse_other_than_one_pod(claim: NodeClaim, device: str) -> None:
+    """Refuses a claim whose pods would each have its memory. A repair does not know the pods."""
+    if claim.pods is not None and len(claim.pods) != 1:
+        raise ClaimError(PodUnclear(claim, device, len(claim.pods)))
 
 
 def _refuse_weaker(

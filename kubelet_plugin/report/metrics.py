@@ -47,7 +47,7 @@ class PluginMetrics:
         self.drift_repairs = Counter(
             "carina_drift_repairs",
             "Things of prepared claims that something else had changed and that were restored, by "
-            "kind (cdi-spec, device-metadata, device-node, mig-instance, mig-mode).",
+            "kind (cdi-spec, device-metadata, device-node, memory-limit, mig-instance, mig-mode).",
             ("kind",),
             registry=registry,
         )

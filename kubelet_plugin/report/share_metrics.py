@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from carina_dra.sharing.message import Reference, ShareUse, SharingReport, WantedShare
 from kubelet_plugin.claim_status.live_claims import ClaimsNow
+from kubelet_plugin.claim_status.readiness import limited_gpus
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.inventory.gpu import Gpu
@@ -40,6 +41,8 @@ class SharesNow:
     gpus: dict[str, Gpu]
     """By UUID."""
     devices: dict[str, GpuDevice]
+    limited: dict[str, frozenset[str]]
+    """The GPUs, `gpu-<minor>`, on which the driver limits a claim's pod, by the claim's UID."""
 
     def labels(
         self, gpu: Gpu, pods: tuple[Reference, ...], claims: tuple[Reference, ...]
@@ -90,6 +93,7 @@ class ShareMetrics(Collector):
             self._report(),
             {seen.gpu.uuid: seen.gpu for seen in now.gpus.gpus.values()},
             dict(now.gpus.devices),
+            {uid: limited_gpus(readiness) for uid, readiness in now.readiness.items()},
         )
         yield from _given(seen)
         yield from _used(seen)
@@ -125,7 +129,8 @@ def _given(now: SharesNow) -> Iterator[Metric]:
         cores.add_metric(labels, share.cores / 100)
         device = now.devices.get(f"gpu-{gpu.minor}-share")
         if isinstance(device, Share):
-            levels = device.levels
+            limited = f"gpu-{gpu.minor}" in now.limited.get(share.claim.uid, ())
+            levels = device.levels_in_force(limited=limited)
             info.add_metric((*labels, levels.strongest_memory, levels.strongest_cores), 1)
         for pod in share.pods:
             pairs.add_metric(now.labels(gpu, (pod,), (share.claim,)), 1)

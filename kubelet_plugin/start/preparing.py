@@ -39,6 +39,8 @@ from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
 from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.held_modes import HeldModeRetry, HeldModes
+from kubelet_plugin.prepare.limit_records import LimitRecords
+from kubelet_plugin.prepare.memory_limits import MemoryLimits
 from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
@@ -104,6 +106,12 @@ def claim_lifecycle(
                 nvml, host, mig_intents, of_nvidia=nvidia_claims.devices, notes=notes
             ),
             time_slices=TimeSlices(nvml, ComputePolicy(search), mig_intents, clock=time.monotonic),
+            memory_limits=MemoryLimits(
+                nvml,
+                LimitRecords(chosen.memory_limits, boot_id(host)),
+                chosen.cgroup_root,
+                notes=notes,
+            ),
             metadata_files=MetadataFiles(
                 chosen.publish_settings, MetadataDirectory(chosen.metadata_directory), notes=notes
             ),

@@ -17,6 +17,7 @@ from simulation.nvml import (
     event_functions,
     health_functions,
     link_functions,
+    memory_limit_functions,
     mig_functions,
 )
 from simulation.nvml.library import SimulatedLibrary
@@ -29,6 +30,7 @@ _ = (
     event_functions,
     health_functions,
     link_functions,
+    memory_limit_functions,
     mig_functions,
 )
 

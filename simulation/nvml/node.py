@@ -267,6 +267,19 @@ class SimulatedNode:
         files = folder.iterdir() if folder.is_dir() else ()
         return {file.name: int(file.read_text()) for file in files}
 
+    def memory_limits(self, minor: int) -> dict[str, int]:
+        """The hard limits of cgroups on a GPU in bytes, by path; without cgroups that are gone."""
+        limits = self.state.gpus[minor].memory_limits
+        return {limit.cgroup: limit.hard for limit in limits if _inode(limit.cgroup) == limit.inode}
+
+    def limit_memory(self, *, by_cgroup: bool) -> None:
+        """Has the driver, if it is of r615 or later, limit the memory of cgroups or not."""
+        self._file.update(lambda node: replace(node, memory_limits_by_cgroup=by_cgroup))
+
+    def hold_limits_at(self, limit: int | None) -> None:
+        """Has NVML say this hard limit for each cgroup, whatever is set; None: what is set."""
+        self._file.update(lambda node: replace(node, held_limit=limit))
+
     # --- faults ---
 
     def fail_nvidia_smi(self, words: str | None) -> None:
@@ -328,6 +341,13 @@ class SimulatedNode:
 
 def _others(gpu: GpuState, pid: int) -> tuple[GpuProcess, ...]:
     return tuple(process for process in gpu.processes if process.pid != pid)
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_ino
+    except OSError:
+        return None
 
 
 def gpu_uuid(name: str, minor: int) -> str:

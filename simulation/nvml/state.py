@@ -26,6 +26,7 @@ __all__ = [
     "GpuProcess",
     "GpuState",
     "Health",
+    "MemoryLimit",
     "NodeState",
     "StateFile",
 ]
@@ -57,6 +58,18 @@ class GpuInstance:
     start: int
     size: int
     compute_instances: tuple[ComputeInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """The limits of a cgroup's memory on a GPU, in bytes."""
+
+    cgroup: str
+    """The path."""
+    inode: int
+    """Of the folder: the limits end with the cgroup."""
+    soft: int
+    hard: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +118,7 @@ class GpuState:
     processes: tuple[GpuProcess, ...] = ()
     instances: tuple[GpuInstance, ...] = ()
     health: Health = Health()
+    memory_limits: tuple[MemoryLimit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +159,10 @@ class NodeState:
     compute_instance_device: Literal["gpu", "mig device"] = "gpu"
     """Whose handle the info of a compute instance has: the GPU's, as nvml.h says, or the MIG
     device's, which some drivers give."""
+    memory_limits_by_cgroup: bool = True
+    """Whether the driver limits the memory of cgroups, if it is of r615 or later."""
+    held_limit: int | None = None
+    """The hard limit that the driver says, whatever was set."""
     events: tuple[Event, ...] = ()
     last_event: int = 0
 

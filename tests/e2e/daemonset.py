@@ -19,7 +19,7 @@ from simulation.kubernetes.cluster import DEPLOY, Cluster, KubectlError
 from simulation.kubernetes.node import Node
 from simulation.kubernetes.process import wait_for
 from simulation.nvml.node import SimulatedNode
-from tests.e2e.plugin import DRIVER
+from tests.e2e.plugin import DRIVER, cgroup_hierarchy
 
 Pod = dict[str, Any]
 _REPOSITORY = Path(__file__).parents[2]
@@ -190,6 +190,7 @@ def _patch(
         "SIMULATED_NODE": str(gpus.directory),
         "CARINA_HOST_ROOT": str(gpus.root),
         "CARINA_DEVICE_KINDS": "gpu,mig,share,monitor",
+        "CARINA_CGROUP_ROOT": str(cgroup_hierarchy()),
     }
     container = {
         "name": container_name,

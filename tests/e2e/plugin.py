@@ -21,7 +21,15 @@ from simulation.kubernetes.process import Process
 from simulation.nvml.node import SimulatedNode
 
 DRIVER = "gpu.carina.dev"
+LIMITS_MEMORY = "615.71.01"
+"""A version of the driver that limits the memory of cgroups."""
 _REPOSITORY = Path(__file__).parents[2]
+
+
+def cgroup_hierarchy() -> Path:
+    """The root of a hierarchy with the cgroups of pods: of cgroup v2, or of v1's memory."""
+    root = Path("/sys/fs/cgroup")
+    return root if (root / "cgroup.controllers").exists() else root / "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,7 @@ class Plugin:
     http_port: int
     driver: str = DRIVER
     beside_other_drivers: BesideOtherDrivers = "withhold"
+    cgroup_root: Path = Path("/sys/fs/cgroup")
     _process: Process | None = field(default=None)
     _log_begins: int = field(default=0)
 
@@ -163,6 +172,7 @@ class Plugin:
                 "poll-seconds": "0.5",
                 "recovery-seconds": "1",
                 "beside-other-drivers": self.beside_other_drivers,
+                "cgroup-root": self.cgroup_root,
             }
         )
 

@@ -23,7 +23,7 @@ from simulation.kubernetes.node import Node
 from simulation.kubernetes.process import wait_for
 from simulation.nvml.node import SimulatedNode
 from tests.e2e.daemonset import DaemonSet, Pod
-from tests.e2e.plugin import DRIVER
+from tests.e2e.plugin import DRIVER, LIMITS_MEMORY
 from tests.e2e.test_sharing import pid_of
 from tests.e2e.workloads import Gpu, Workloads, container, request
 from tests.memory import disk_folder
@@ -48,7 +48,9 @@ def cluster(node: Node) -> Cluster:
 def daemonset(node: Node, request: pytest.FixtureRequest) -> Iterator[DaemonSet]:
     """Carina on the node, ready."""
     with disk_folder(request.config) as folder:
-        gpus = SimulatedNode.create(folder / "gpus", "hgx-h200-sxm", name="node")
+        gpus = SimulatedNode.create(
+            folder / "gpus", "hgx-h200-sxm", name="node", driver_version=LIMITS_MEMORY
+        )
         daemonset = DaemonSet(node, gpus)
         daemonset.install(folder)
         yield daemonset
@@ -128,7 +130,7 @@ def test_container_has_the_files_of_the_driver(daemonset: DaemonSet, workloads: 
     paths = workloads.environment("pod")["LD_LIBRARY_PATH"].split(":")
     listed = workloads.run("pod", f"ls {' '.join(paths)}").split()
 
-    assert f"libcuda.so.{daemonset.gpus.hardware.driver_version}" in listed
+    assert f"libcuda.so.{daemonset.gpus.state.driver_version}" in listed
     (seen,) = workloads.gpus("pod")
     assert seen.uuid in workloads.run("pod", "/usr/bin/nvidia-smi")
 
@@ -352,3 +354,19 @@ def test_pod_waits_for_a_driver_whose_container_restarts(
 
     daemonset.start_driver()
     workloads.wait_running("pod")
+
+
+def test_the_pod_can_limit_the_cgroups_of_others(
+    workloads: Workloads, daemonset: DaemonSet
+) -> None:
+    workloads.claim("share", request(deviceClassName=f"share.{DRIVER}"))
+    workloads.pod("pod", "share")
+    workloads.wait_running("pod")
+
+    uid = workloads.get("pod", "pod")["metadata"]["uid"]
+    limits = [
+        Path(path).name
+        for minor in daemonset.gpus.state.gpus
+        for path in daemonset.gpus.memory_limits(minor)
+    ]
+    assert limits == [f"pod{uid}"]

@@ -56,6 +56,8 @@ class MigNode:
     """The same, of the claim's class."""
     share_interval: TimeSliceInterval = "Default"
     """The setting share_time_slice."""
+    pods: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """UIDs of the pods for which claims are reserved, by the claim's name."""
     reporter: FakeReporter = field(default_factory=FakeReporter)
     device_metadata: bool = False
     """Whether containers get files with the metadata of their devices."""
@@ -113,6 +115,7 @@ class MigNode:
                     boot_id=self._boot_id,
                     of_nvidia=nvidia_claims.devices,
                     notes=notes,
+                    cgroup_root=self.cgroup_root,
                 ),
                 identities=lambda claim: identities(claim, self.share_interval),
                 wanted=lambda claims, live: wanted(
@@ -137,10 +140,18 @@ class MigNode:
         host = HostPaths(self.simulated.root)
         files = MigIntentFiles(self.folder / "mig", self._boot_id)
         inventory = NvmlReader(
-            host, NvmlLibrary(host.gpu_addresses), intents=files.last_read
+            host,
+            NvmlLibrary(host.gpu_addresses),
+            intents=files.last_read,
+            cgroup_root=self.cgroup_root,
         ).read()
         assert isinstance(inventory, DriverReady)
         return inventory
+
+    @property
+    def cgroup_root(self) -> Path:
+        """The folder that stands for the host's cgroup file system."""
+        return self.simulated.root / "sys/fs/cgroup"
 
     def instances(self, minor: int) -> tuple[GpuInstance, ...]:
         """The GPU instances that exist on a GPU."""
@@ -190,7 +201,13 @@ class MigNode:
         return {
             "metadata": {"namespace": "default", "name": claim.name, "uid": claim.name},
             "spec": {"devices": {"requests": []}},
-            "status": {"allocation": {"devices": allocation}},
+            "status": {
+                "allocation": {"devices": allocation},
+                "reservedFor": [
+                    {"resource": "pods", "name": uid, "uid": uid}
+                    for uid in self.pods.get(claim.name, ())
+                ],
+            },
         }
 
 

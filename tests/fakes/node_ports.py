@@ -12,6 +12,8 @@ from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
 from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.held_modes import HeldModes
+from kubelet_plugin.prepare.limit_records import LimitRecords
+from kubelet_plugin.prepare.memory_limits import MemoryLimits
 from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
@@ -32,10 +34,12 @@ def node_ports(
     metadata: Path | None = None,
     of_nvidia: Callable[[], Collection[str]] = frozenset,
     notes: DriftNotes | None = None,
+    cgroup_root: Path | None = None,
 ) -> NodePorts:
     """The ports that make things on the node below `root`, and record them in `intents`.
 
-    `metadata` is the folder of device metadata, by default one beside `intents`.
+    `metadata` is the folder of device metadata, by default one beside `intents`. The host's cgroups
+    are in `cgroup_root`, by default in sys/fs/cgroup below `root`.
     """
     host = HostPaths(root)
     library = NvmlLibrary(host.gpu_addresses)
@@ -44,6 +48,12 @@ def node_ports(
         mig_modes=MigModes(library, host, files, HeldModes(clock=monotonic), notes=notes),
         mig_instances=MigInstances(library, host, files, of_nvidia=of_nvidia, notes=notes),
         time_slices=TimeSlices(library, ComputePolicy(installed_at(root)), files, clock=monotonic),
+        memory_limits=MemoryLimits(
+            library,
+            LimitRecords(intents.with_name("memory-limits"), boot_id),
+            cgroup_root or root / "sys/fs/cgroup",
+            notes=notes,
+        ),
         metadata_files=MetadataFiles(
             PublishSettings(DRIVER),
             MetadataDirectory(metadata or intents.with_name("device-metadata")),

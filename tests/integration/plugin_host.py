@@ -111,10 +111,16 @@ class Host:
         claim["status"] = {"allocation": {"devices": {"results": [result]}}}
         return self.client.replace_status(RESOURCE_CLAIMS, claim)
 
+    def reserve(self, claim: Body, pod: str) -> Body:
+        """Reserves a claim for the pod with a UID."""
+        consumer = {"resource": "pods", "name": "pod", "uid": pod}
+        status = {**claim["status"], "reservedFor": [consumer]}
+        return self.client.replace_status(RESOURCE_CLAIMS, {**claim, "status": status})
+
 
 @contextmanager
-def running_host() -> Iterator[Host]:
-    """Makes one, and ends all that runs on it."""
+def running_host(*, driver_version: str | None = None) -> Iterator[Host]:
+    """Makes one, and ends all that runs on it; with another driver than that of the profile."""
     # Not pytest's own folder: the paths of sockets have 107 bytes at most.
     with (
         tempfile.TemporaryDirectory(prefix="c") as name,
@@ -123,7 +129,9 @@ def running_host() -> Iterator[Host]:
         folder = Path(name)
         kubeconfig = folder / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
-        gpus = SimulatedNode.create(folder / "node", "dgx-h100", name=NODE)
+        gpus = SimulatedNode.create(
+            folder / "node", "dgx-h100", name=NODE, driver_version=driver_version
+        )
         with Client(server.connection) as client:
             client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
             made = Host(folder, gpus, client, kubeconfig, server)

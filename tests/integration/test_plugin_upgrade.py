@@ -16,6 +16,8 @@ from tests.integration.plugin_host import DRIVER, Host, running_host
 
 _OLD: Final = "02e2434"
 """The commit before XIDs, recovery actions and releases."""
+_BEFORE_LIMITS: Final = "5b1a43fe"
+"""A commit before memory limits."""
 _SERVICE: Final = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 _AMOUNTS: Final = {"memory": "20Gi", "cores": "25"}
 _SHARE: Final = "9d3c55ae-64c0-4d2b-8a5d-1d9c5a3b2f10"
@@ -34,8 +36,17 @@ _DEVICES: Final[dict[str, Body]] = {
 @pytest.fixture(scope="module")
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The packages of the old commit, beside the simulation of this one."""
-    folder = tmp_path_factory.mktemp("old")
-    extract(_OLD, folder)
+    return _tree(_OLD, tmp_path_factory.mktemp("old"))
+
+
+@pytest.fixture(scope="module")
+def tree_before_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages before memory limits, beside the simulation of this commit."""
+    return _tree(_BEFORE_LIMITS, tmp_path_factory.mktemp("before-limits"))
+
+
+def _tree(commit: str, folder: Path) -> Path:
+    extract(commit, folder)
     (folder / "simulation").rename(folder / "simulation-of-old")
     (folder / "simulation").symlink_to(Path(__file__).parents[2] / "simulation")
     return folder
@@ -82,3 +93,38 @@ def test_claims_of_every_kind_outlast_an_upgrade(old_tree: Path) -> None:
         _call(host, "NodeUnprepareResources", claims)
         assert _specs(host) == {}
         assert host.gpus.state.gpus[1].instances == ()
+
+
+def test_a_share_that_was_prepared_without_a_limit_stays_so_and_the_next_has_it(
+    tree_before_limits: Path,
+) -> None:
+    with running_host(driver_version="615.71.01") as host:
+        cgroups = host.folder / "cgroup"
+        pods = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"]
+        for pod in pods:
+            (cgroups / f"kubepods/besteffort/pod{pod}").mkdir(parents=True)
+        before, after = (
+            host.reserve(
+                host.allocated_claim(
+                    f"claim-{number}", f"gpu-{number}-share", **_DEVICES["gpu-2-share"]
+                ),
+                pod,
+            )
+            for number, pod in enumerate(pods)
+        )
+        old = host.start(tree=tree_before_limits)
+        eventually(host.has_whole_pool)
+        _call(host, "NodePrepareResources", [before])
+        specs = _specs(host)
+        old.send_signal(signal.SIGTERM)
+        old.wait()
+
+        host.start("--cgroup-root", str(cgroups), "--repair-seconds", "0.1")
+
+        eventually(lambda: "it is not known which pod uses its claim" in host.log.read_text())
+        assert host.gpus.memory_limits(0) == {}
+        assert _specs(host) == specs
+        _call(host, "NodePrepareResources", [after])
+        assert list(host.gpus.memory_limits(1).values()) == [20 * 2**30]
+        _call(host, "NodeUnprepareResources", [before, after])
+        assert host.gpus.memory_limits(1) == {}

@@ -15,6 +15,7 @@ from kubelet_plugin.claims.resource_failure import (
     GpuGone,
     GpuResetRequired,
     GpusReleased,
+    MemoryLimitIgnored,
     MigInstanceDivided,
     MigInstanceVanished,
     MigModeInUse,
@@ -28,6 +29,7 @@ from kubelet_plugin.claims.resource_failure import (
     NvmlCallFailed,
     NvmlHangs,
     PermissionMissing,
+    PodCgroupMissing,
     ResourceFailure,
     TimeSlicesUnsupported,
     file_failure,
@@ -72,6 +74,8 @@ RETRIABLE: tuple[ResourceFailure, ...] = (
     NvidiaSmiMissing(_SLICES, "/driver"),
     NvidiaSmiFailed(_SLICES, "nvidia-smi ended with 9: no output", _COMMAND),
     NvidiaSmiHangs(_SLICES, 7),
+    PodCgroupMissing("5f0c", "/sys/fs/cgroup"),
+    MemoryLimitIgnored("the memory of pod 5f0c cannot be limited", "/cgroup", 2**30, None),
 )
 FINAL: tuple[ResourceFailure, ...] = (
     INVALID,

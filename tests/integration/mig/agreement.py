@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pynvml
 
@@ -28,10 +28,16 @@ class TwoGpus(MigNode):
     """What the plugin has read of the GPUs at its last look; empty if it looks each time."""
 
     @classmethod
-    def create(cls, folder: Path, profile: str = "dgx-h100") -> "TwoGpus":
+    def create(
+        cls, folder: Path, profile: str = "dgx-h100", *, driver_version: str | None = None
+    ) -> Self:
         """Creates the node, on which this process has NVML."""
         simulated = SimulatedNode.create(
-            folder / "node", profile, name=NODE, unplugged=range(2, _SLOTS)
+            folder / "node",
+            profile,
+            name=NODE,
+            unplugged=range(2, _SLOTS),
+            driver_version=driver_version,
         )
         install(simulated.directory)
         return cls(simulated, folder / "plugin")

@@ -5,77 +5,24 @@ its n-th change, for every n until the call ends by itself. The state after a ch
 before the next, so these are all the states that a kill can leave.
 """
 
-import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from simulation.nvml import uninstall
-from tests.fakes.nvml_calls import is_change, nvml_calls
-from tests.file_changes import before_each_change
 from tests.integration.mig.agreement import Expected, TwoGpus, assert_agrees, leftover_files
-from tests.integration.mig.operations import REPAIR, Operation, carry_out
+from tests.integration.mig.kills import kills
+from tests.integration.mig.operations import REPAIR
 from tests.integration.mig.situations import PART, PARTS, SITUATIONS, WHOLE
 
-_FAR = 500
-_FEWEST = 10
-"""Changes of the smallest operation here."""
 ALONE, *_, BESIDE_BOTH = SITUATIONS
-
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload([__name__])
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[TwoGpus]:
     yield TwoGpus.create(tmp_path)
     uninstall()
-
-
-def _child(node: TwoGpus, operation: Operation, kill_before: int) -> None:
-    remaining = kill_before
-
-    def change() -> None:
-        nonlocal remaining
-        if remaining == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        remaining -= 1
-
-    def at(_number: int, symbol: str) -> int | None:
-        if is_change(symbol):
-            change()
-        return None
-
-    before_each_change([node.folder, node.simulated.root / "dev"], change)
-    with nvml_calls(node.simulated.directory, at):
-        carry_out(node, operation)
-
-
-def _ended(node: TwoGpus, operation: Operation, kill_before: int) -> bool:
-    """Carries it out in a child that ends itself before its n-th change; whether it ended.
-
-    An operation that is not killed has to succeed.
-    """
-    child = processes.Process(target=_child, args=(node, operation, kill_before))
-    child.start()
-    child.join()
-    assert child.exitcode in (0, -signal.SIGKILL), f"{operation} ended with {child.exitcode}"
-    return child.exitcode == 0
-
-
-def _kills(node: TwoGpus, operation: Operation, reset: Callable[[], None]) -> Iterator[int]:
-    """Kills the operation before each of its changes, from the same state."""
-    for kill_before in range(_FAR):
-        reset()
-        ended = _ended(node, operation, kill_before)
-        yield kill_before
-        if ended:
-            assert kill_before > _FEWEST, "so little changes that nothing was tried"
-            return
-    raise AssertionError("the operation never ends")
 
 
 @pytest.mark.parametrize("repairing", [True, False], ids=["repaired", "called again at once"])
@@ -88,7 +35,7 @@ def test_prepare_of_partitions(node: TwoGpus, repairing: bool) -> None:
         node.unprepare("new")
         assert_agrees(node, before)
 
-    for _ in _kills(node, ("prepare", "new"), reset):
+    for _ in kills(node, ("prepare", "new"), reset):
         if repairing:
             node.repair()
             assert_agrees(node, after if "new" in node.claims_recorded() else before)
@@ -116,7 +63,7 @@ def test_the_first_prepare_of_a_partition(node: TwoGpus) -> None:
         if (node.folder / "mig").exists():
             (node.folder / "mig").rmdir()
 
-    for _ in _kills(node, ("prepare", "new"), reset):
+    for _ in kills(node, ("prepare", "new"), reset):
         node.repair()
         node.repair()
         assert_agrees(node, after if "new" in node.claims_recorded() else before)
@@ -131,7 +78,7 @@ def test_unprepare_of_partitions(node: TwoGpus, repairing: bool) -> None:
     before = BESIDE_BOTH.begin(node)
     node.allocations["new"] = PARTS
 
-    for _ in _kills(node, ("unprepare", "new"), lambda: (node.prepare("new"), None)[1]):
+    for _ in kills(node, ("unprepare", "new"), lambda: (node.prepare("new"), None)[1]):
         if repairing:
             node.repair()
             recorded = "new" in node.claims_recorded()
@@ -152,7 +99,7 @@ def test_prepare_of_a_whole_gpu_after_a_partition(node: TwoGpus) -> None:
         node.unprepare("part")
         assert node.is_mig_on(0)
 
-    for _ in _kills(node, ("prepare", "whole"), reset):
+    for _ in kills(node, ("prepare", "whole"), reset):
         node.prepare("whole")
         assert_agrees(node, whole)
         assert leftover_files(node) == set()
@@ -166,7 +113,7 @@ def test_repair_of_leftovers(node: TwoGpus) -> None:
         node.prepare("new", PART)
         (node.folder / "checkpoint.jsonl").write_bytes(checkpoint)
 
-    for _ in _kills(node, REPAIR, reset):
+    for _ in kills(node, REPAIR, reset):
         node.repair()
         node.repair()
         assert_agrees(node, before)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
 from kubelet_plugin.claim_status.device_health import GpusNow
 from kubelet_plugin.claim_status.device_status import (
@@ -88,6 +90,25 @@ def test_a_share_says_what_enforces_its_limits() -> None:
     assert status.data["uuid"] == gpu(0).uuid
     assert status.data["memoryEnforcement"] == "none"
     assert status.data["coreEnforcement"] == "time-slice"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "level"), [({"gpu-0"}, "kernel"), ({"gpu-1"}, "none"), (set[str](), "none")]
+)
+def test_a_share_is_enforced_by_the_kernel_if_its_own_pod_is_limited(
+    gpus: set[str], level: str
+) -> None:
+    limits = now(observed(0, memory_limits=True))
+    shared = claim(allocated("gpu-0-share", share_id="share-1"))
+    status = only(*device_statuses(shared, SetUp(limited=frozenset(gpus)), limits))
+    assert status.data is not None
+    assert status.data["memoryEnforcement"] == level
+
+
+def test_what_enforces_a_share_that_lacks_something_is_as_was_said_before() -> None:
+    limits = now(observed(0, memory_limits=True))
+    shared = claim(allocated("gpu-0-share", share_id="share-1"))
+    assert only(*device_statuses(shared, NotSetUp("no limit"), limits)).data is None
 
 
 def test_conditions_say_whether_it_is_ready_and_healthy() -> None:

@@ -147,6 +147,21 @@ def test_admin_access_to_shares_holds_nothing(share: dict[str, Any]) -> None:
     assert reading.claim.gpus == {"gpu-0"}
 
 
+def read_reserved(*consumers: dict[str, str]) -> Reading:
+    """Reads a claim that is reserved for these."""
+    result = {"request": "gpu", "driver": DRIVER, "pool": "node-1", "device": "gpu-0"}
+    body = {
+        "metadata": {"namespace": "default", "name": "train", "uid": UID},
+        "spec": {"devices": {"requests": []}},
+        "status": {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [{"name": consumer["uid"], **consumer} for consumer in consumers],
+        },
+    }
+    claim = ClaimReference(UID, "default", "train")
+    return read_allocation(body, claim, driver=DRIVER, pool="node-1")
+
+
 def read_named(request: str, annotations: dict[str, str]) -> Reading:
     result = {"request": request, "driver": DRIVER, "pool": "node-1", "device": "gpu-0"}
     metadata = {"namespace": "default", "name": "train", "uid": UID, "annotations": annotations}
@@ -192,3 +207,29 @@ def test_name_of_the_alternative_that_was_allocated(
     assert isinstance(reading, Wanted)
     (device,) = reading.claim.devices
     assert (device.request, reading.claim.subrequests) == ("gpu", subrequests)
+
+
+@pytest.mark.parametrize(
+    ("consumers", "pods"),
+    [
+        ([], ()),
+        ([{"resource": "pods", "uid": "5f0c"}], ("5f0c",)),
+        ([{"resource": "pods", "uid": "b"}, {"resource": "pods", "uid": "a"}], ("a", "b")),
+        ([{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "uid": "a"}], ()),
+        (
+            [
+                {"resource": "pods", "uid": "a"},
+                {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "uid": "b"},
+            ],
+            (),
+        ),
+        ([{"apiGroup": "example.com", "resource": "pods", "uid": "a"}], ()),
+    ],
+)
+def test_which_pods_use_it_is_known_if_nothing_else_does(
+    consumers: list[dict[str, str]], pods: tuple[str, ...]
+) -> None:
+    reading = read_reserved(*consumers)
+
+    assert isinstance(reading, Wanted)
+    assert reading.claim.pods == pods

@@ -117,6 +117,13 @@ def test_the_names_that_pods_know_are_recorded_where_other_versions_ignore_them(
     assert written == {**plain, "podClaimName": "gpu", "subrequests": {"gpu": "small"}}
 
 
+def test_the_pods_of_a_call_are_not_recorded() -> None:
+    used = replace(claim(), pods=("5f0c",))
+    recorded = Checkpoint("boot", {}).with_claim(used).claims[used.uid]
+    assert recorded == used
+    assert recorded.pods is None
+
+
 def test_a_configuration_of_another_kind_is_recorded_where_other_versions_ignore_it() -> None:
     config = ShareConfig(enforcement=Enforcement(memory=("kernel",), cores=("mps", "time-slice")))
     share = allocated_share("gpu-0-share", share_id="s-1", config=config)

@@ -3,6 +3,7 @@
 import pytest
 
 from carina_dra.quantity import Quantity
+from carina_dra.resource import BoolAttribute, StringAttribute
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.devices.share import ShareAmounts, share_amounts
 from tests.samples.gpus import share
@@ -44,6 +45,24 @@ def test_the_default_memory_is_in_proportion_to_the_default_cores_and_at_least_a
     policy = share(0, memory_bytes=mib * MIB).published(settings).capacity["memory"].request_policy
     assert policy is not None
     assert policy.default == Quantity.of(default * MIB)
+
+
+@pytest.mark.parametrize(("limits", "level"), [(True, "kernel"), (False, "none")])
+def test_the_kernel_enforces_memory_where_the_driver_limits_cgroups(
+    limits: bool, level: str
+) -> None:
+    device = share(0, memory_limits=limits)
+    attributes = device.published(PublishSettings("gpu.carina.dev")).attributes
+    assert attributes["memoryEnforcementKernel"] == BoolAttribute(limits)
+    assert attributes["memoryEnforcement"] == StringAttribute(level)
+
+
+@pytest.mark.parametrize("limits", [True, False])
+def test_it_is_in_force_for_a_claim_whose_pod_is_limited(limits: bool) -> None:
+    device = share(0, memory_limits=limits)
+    assert device.levels_in_force(limited=True).strongest_memory == "kernel"
+    assert device.levels_in_force(limited=False).strongest_memory == "none"
+    assert device.levels_in_force(limited=False).cores == device.levels.cores
 
 
 @pytest.mark.parametrize(

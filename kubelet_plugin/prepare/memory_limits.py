@@ -1,0 +1,156 @@
+"""The port for memory limits: what the driver lets the pods of claims allocate on a shared GPU.
+
+The limit is set on the cgroup of the pod, which no container of it can change. A pod with several
+claims on a GPU has their sum. A limit is set before the claim's CDI spec is written, so before a
+container of the pod can start, and is read back.
+
+It is recorded before it is set, with the pods. A repair knows the pods from that record only. A
+claim without a record, which an earlier version of Carina prepared, stays without a limit.
+"""
+
+import logging
+from collections.abc import Collection
+from pathlib import Path
+
+from carina_dra.nvidia.nvml_library import NvmlLibrary
+from kubelet_plugin.claims.drift import MemoryLimitDrift
+from kubelet_plugin.claims.resource_failure import (
+    MemoryLimitIgnored,
+    PodCgroupMissing,
+)
+from kubelet_plugin.nvml.memory_limits import read_limit, set_limit
+from kubelet_plugin.nvml.mig_instance import handle_of
+from kubelet_plugin.prepare.drift_notes import DriftNotes
+from kubelet_plugin.prepare.limit_records import LimitRecord, LimitRecords
+from kubelet_plugin.prepare.mig_call import mig_calls
+from kubelet_plugin.prepare.pod_cgroup import pod_cgroup
+from kubelet_plugin.prepare.resource import (
+    Identity,
+    LeftBehindError,
+    MadeLimit,
+    MemoryLimit,
+    ResourceError,
+    limit_identity,
+)
+
+_MIB = 2**20
+
+_log = logging.getLogger(__name__)
+
+
+class MemoryLimits:
+    """The memory limits of this driver's claims on the node."""
+
+    def __init__(
+        self,
+        library: NvmlLibrary,
+        records: LimitRecords,
+        cgroup_root: Path,
+        *,
+        notes: DriftNotes | None = None,
+    ) -> None:
+        """`cgroup_root` is the host's cgroup file system; `notes` learns of what is set."""
+        self._library = library
+        self._records = records
+        self._cgroup_root = cgroup_root
+        self._notes = notes or DriftNotes()
+        self._unlimited: set[Identity] = set()
+
+    def observe(self) -> Collection[Identity]:
+        """Returns the identities of the limits that are recorded.
+
+        Raises:
+            ResourceError: the record cannot be read.
+        """
+        split = (name.rpartition(".") for name in self._records.names())
+        return {limit_identity(uid, gpu) for uid, _, gpu in split}
+
+    def make(self, wanted: MemoryLimit) -> MadeLimit | None:
+        """Sets the limits of the claim's pods, unless they are as they have to be.
+
+        Returns None if the claim is not enforced: the driver has no limits, or not exactly one pod
+        is known. If several are, each is kept within the limit by itself.
+
+        Raises:
+            ResourceError: a limit cannot be set or recorded, or does not hold; or the cgroup of the
+                pod that is to start is not there.
+        """
+        gpu, name = wanted.gpu, wanted.identity.name
+        before = self._records.read(name)
+        pods = wanted.pods
+        if pods is None:
+            pods = () if before is None else before.pods
+        if before is None and not (pods and gpu.memory_limits):
+            self._report_unlimited(wanted)
+            return None
+        record = LimitRecord(gpu.uuid, gpu.pci_bus_id, pods, wanted.mib)
+        if before is not None and before.gpu == gpu.uuid:
+            former = [pod for pod in before.pods if pod not in pods]
+            self._agree(before, wanted.identity, former, without=name)
+        if record != before:
+            self._records.store(name, record)
+        needed = wanted.pods is not None and len(pods) == 1
+        self._agree(record, wanted.identity, pods, missing_fails=needed)
+        return MadeLimit() if len(pods) == 1 else None
+
+    def remove(self, identity: Identity) -> None:
+        """Takes the claim's part from the limits of its pods, as far as they are still there.
+
+        Raises:
+            LeftBehindError: a limit cannot be set now.
+            ResourceError: the record cannot be read or changed.
+        """
+        record = self._records.read(identity.name)
+        if record is not None:
+            try:
+                self._agree(record, identity, record.pods, without=identity.name)
+            except ResourceError as error:
+                raise LeftBehindError(error.failure) from error
+        self._records.remove(identity.name)
+
+    def _agree(
+        self,
+        record: LimitRecord,
+        identity: Identity,
+        pods: Collection[str],
+        *,
+        without: str = "",
+        missing_fails: bool = False,
+    ) -> None:
+        """Sets the limits of pods to what is recorded, and reads them back."""
+        for pod in pods:
+            cgroup = self._cgroup(pod)
+            if cgroup is not None:
+                mib = self._records.total_mib(pod, identity.gpu, without=without)
+                self._set(record, pod, cgroup, mib * _MIB or None)
+            elif missing_fails:
+                raise ResourceError(PodCgroupMissing(pod, str(self._cgroup_root)))
+
+    def _set(self, record: LimitRecord, pod: str, cgroup: Path, limit: int | None) -> None:
+        task = f"the memory of pod {pod} on {record.gpu} cannot be limited"
+        with mig_calls(self._library, task):
+            handle = handle_of(record.gpu, record.pci_bus_id)
+            found = read_limit(handle, cgroup)
+            if found == limit:
+                return
+            self._notes.note(MemoryLimitDrift(pod, record.gpu, found, limit))
+            set_limit(handle, cgroup, limit)
+            found = read_limit(handle, cgroup)
+        if found != limit:
+            raise ResourceError(MemoryLimitIgnored(task, str(cgroup), limit, found))
+
+    def _cgroup(self, pod: str) -> Path | None:
+        try:
+            return pod_cgroup(self._cgroup_root, pod)
+        except OSError as error:
+            raise ResourceError(PodCgroupMissing(pod, str(self._cgroup_root))) from error
+
+    def _report_unlimited(self, wanted: MemoryLimit) -> None:
+        """Logs once that a claim has no limit, although the driver has limits."""
+        if wanted.gpu.memory_limits and wanted.identity not in self._unlimited:
+            self._unlimited.add(wanted.identity)
+            _log.warning(
+                "the memory of a share is not limited, because it is not known which pod uses its "
+                "claim; delete the pod and create it again to have it limited",
+                extra={"limit": wanted.identity.name},
+            )

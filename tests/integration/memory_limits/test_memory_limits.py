@@ -1,0 +1,311 @@
+"""Shares whose pods the driver keeps within their memory: the limits of cgroups in simulated NVML.
+
+Each call is that of a new plugin process. Claims have a GiB of GPU 0 for each share.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from kubelet_plugin.claims.failure import (
+    ClaimError,
+    EnforcementMissing,
+    NodeResourceFailed,
+    PodUnclear,
+)
+from kubelet_plugin.claims.resource_failure import (
+    MemoryLimitIgnored,
+    PodCgroupMissing,
+    ResourceFailure,
+)
+from simulation.nvml import uninstall
+from tests.fakes.nvml_calls import nvml_calls
+from tests.integration.memory_limits.limited import (
+    DEMANDS_KERNEL,
+    DRIVER,
+    GIB,
+    OTHER,
+    POD,
+    SHARE,
+    Limited,
+)
+
+
+def _cause(caught: pytest.ExceptionInfo[ClaimError]) -> ResourceFailure:
+    failure = caught.value.failure
+    assert isinstance(failure, NodeResourceFailed)
+    return failure.cause
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Limited]:
+    made = Limited.create(tmp_path, driver_version=DRIVER)
+    made.cgroup_root.mkdir(parents=True)
+    yield made
+    uninstall()
+
+
+@pytest.fixture
+def started(node: Limited) -> Limited:
+    """The node with a pod whose claim is prepared."""
+    node.start_pod(POD)
+    node.reserve("train", POD)
+    node.prepare("train")
+    return node
+
+
+def test_a_pod_is_limited_to_the_memory_of_its_share_before_its_cdi_spec_is_there(
+    node: Limited,
+) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD)
+    specs_at_a_change: list[set[str]] = []
+
+    def at(_number: int, symbol: str) -> None:
+        if symbol == "nvmlDeviceSetMemoryLimits_v1" and node.records():
+            specs_at_a_change.append(node.specs())
+
+    with nvml_calls(node.simulated.directory, at):
+        node.prepare("train")
+    assert specs_at_a_change == [set()]
+    assert node.limits() == {POD: GIB}
+    assert node.level("train") == "kernel"
+
+
+def test_the_last_unprepare_removes_the_limit_while_the_pod_is_there(started: Limited) -> None:
+    started.unprepare("train")
+    assert started.limits() == {}
+    assert started.records() == set()
+
+
+def test_a_pod_that_is_gone_needs_no_call_of_nvml(started: Limited) -> None:
+    started.end_pod(POD)
+    started.simulated.fail("nvmlDeviceSetMemoryLimits_v1", pynvml.NVML_ERROR_UNKNOWN)
+    started.unprepare("train")
+    assert started.records() == set()
+
+
+def test_two_claims_of_a_pod_on_one_gpu_add_up(started: Limited) -> None:
+    started.reserve("infer", POD)
+    started.prepare("infer")
+    assert started.limits() == {POD: 2 * GIB}
+    started.unprepare("train")
+    assert started.limits() == {POD: GIB}
+
+
+def test_two_shares_of_a_claim_on_one_gpu_add_up(node: Limited) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD, devices=(SHARE, SHARE))
+    node.prepare("train")
+    assert node.limits() == {POD: 2 * GIB}
+
+
+def test_the_gpus_of_a_claim_have_limits_of_their_own(node: Limited) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD, devices=(SHARE, "gpu-1-share"))
+    node.prepare("train")
+    assert node.limits(0) == node.limits(1) == {POD: GIB}
+
+
+def test_pods_do_not_share_a_limit(started: Limited) -> None:
+    started.start_pod(OTHER)
+    started.reserve("infer", OTHER)
+    started.prepare("infer")
+    assert started.limits() == {POD: GIB, OTHER: GIB}
+
+
+def test_a_whole_gpu_has_no_limit(node: Limited) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD, devices=("gpu-0",))
+    node.prepare("train")
+    assert node.limits() == {}
+
+
+def test_a_claim_allocated_anew_leaves_no_limit_on_the_gpu_that_it_had(started: Limited) -> None:
+    started.reserve("train", POD, devices=("gpu-1-share",))
+    started.prepare("train")
+    assert started.limits(0) == {}
+    assert started.limits(1) == {POD: GIB}
+    assert started.records() == {"train.gpu-1.json"}
+
+
+def test_a_claim_that_goes_to_another_pod_limits_that_one(started: Limited) -> None:
+    started.start_pod(OTHER)
+    started.reserve("train", OTHER)
+    started.prepare("train")
+    assert started.limits() == {OTHER: GIB}
+
+
+# --- which pods ---
+
+
+def test_the_pods_of_a_claim_that_several_use_are_each_limited_and_told_none(
+    started: Limited,
+) -> None:
+    started.start_pod(OTHER)
+    started.reserve("train", OTHER, POD)
+    started.prepare("train")
+    assert started.limits() == {POD: GIB, OTHER: GIB}
+    assert started.level("train") == "none"
+    started.repair()
+    assert started.level("train") == "none"
+
+
+def test_a_claim_of_several_pods_does_not_wait_for_the_cgroup_of_another(node: Limited) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD, OTHER)
+    node.prepare("train")
+    assert node.limits() == {POD: GIB}
+
+
+def test_a_claim_that_demands_the_kernel_is_refused_to_several_pods(node: Limited) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD, OTHER)
+    node.configs["train"] = DEMANDS_KERNEL
+    with pytest.raises(ClaimError, match="ResourceClaimTemplate") as caught:
+        node.prepare("train")
+    assert isinstance(caught.value.failure, PodUnclear)
+    assert node.limits() == {}
+    assert node.records() == set()
+
+
+def test_a_claim_that_demands_the_kernel_gets_it_for_one_pod(node: Limited) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD)
+    node.configs["train"] = DEMANDS_KERNEL
+    node.prepare("train")
+    assert node.level("train") == "kernel"
+
+
+def test_a_pod_without_a_cgroup_does_not_start_unlimited(node: Limited) -> None:
+    node.reserve("train", POD)
+    with pytest.raises(ClaimError, match="set cgroup_root") as caught:
+        node.prepare("train")
+    assert isinstance(_cause(caught), PodCgroupMissing)
+    assert caught.value.failure.retriable
+    node.start_pod(POD)
+    node.prepare("train")
+    assert node.limits() == {POD: GIB}
+
+
+def test_a_group_below_that_of_a_pod_is_nobodys(node: Limited) -> None:
+    (node.start_pod(OTHER) / f"kubepods/burstable/pod{POD}").mkdir(parents=True)
+    node.reserve("train", POD)
+    with pytest.raises(ClaimError):
+        node.prepare("train")
+    assert node.limits() == {}
+
+
+# --- what the driver does ---
+
+
+def test_a_limit_that_does_not_hold_fails_with_what_the_driver_says(node: Limited) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD)
+    node.known = node.devices()
+    node.simulated.hold_limits_at(7)
+    with pytest.raises(ClaimError, match="a limit of 7 bytes") as caught:
+        node.prepare("train")
+    assert isinstance(_cause(caught), MemoryLimitIgnored)
+
+
+@pytest.mark.parametrize("older", [True, False], ids=["driver r550", "driver without limits"])
+def test_a_driver_without_limits_prepares_shares_as_before(tmp_path: Path, older: bool) -> None:
+    node = Limited.create(tmp_path, driver_version=None if older else DRIVER)
+    node.cgroup_root.mkdir(parents=True)
+    node.simulated.limit_memory(by_cgroup=False)
+    node.start_pod(POD)
+    node.reserve("train", POD)
+    node.prepare("train")
+    assert node.level("train") == "none"
+    assert node.records() == set()
+    node.configs["infer"] = DEMANDS_KERNEL
+    node.reserve("infer", POD)
+    with pytest.raises(ClaimError) as caught:
+        node.prepare("infer")
+    assert isinstance(caught.value.failure, EnforcementMissing)
+    uninstall()
+
+
+def test_a_limit_stays_while_the_driver_does_not_say_that_it_has_limits(started: Limited) -> None:
+    function, code = "nvmlDeviceGetMemoryLimits_v1", pynvml.NVML_ERROR_NOT_SUPPORTED
+    started.simulated.fail(function, code, times=2, minor=0)  # two reads of the GPUs
+    assert not started.devices()[SHARE].gpu.memory_limits
+    started.repair()
+    assert started.limits() == {POD: GIB}
+    assert started.level("train") == "kernel"
+
+
+def test_a_lost_gpu_does_not_keep_a_claim(started: Limited) -> None:
+    started.simulated.lose_gpu(0)
+    started.unprepare("train")
+    assert started.records() == {"train.gpu-0.json"}
+    started.simulated.reset_gpu(0)
+    started.repair()
+    assert started.records() == set()
+    assert started.limits() == {}
+
+
+def test_a_repair_sets_again_what_something_else_has_changed(started: Limited) -> None:
+    path = started.cgroup_root / f"kubepods/burstable/pod{POD}"
+    limits = pynvml.c_nvmlSetMemoryLimits_v1_t(str(path).encode(), 0, 5 * GIB)
+    claims = started.claims()
+    claims.repair()
+    pynvml.nvmlDeviceSetMemoryLimits_v1(started.handle(0), limits)
+    claims.repair()
+    assert started.limits() == {POD: GIB}
+    (drift,) = [drift for _, drift in started.reporter.repaired]
+    assert str(drift) == (
+        f"the memory of pod {POD} on {started.simulated.state.gpus[0].uuid} had a limit of "
+        f"{5 * GIB} bytes and not a limit of {GIB} bytes"
+    )
+
+
+def test_a_repair_does_not_need_the_cgroup_of_a_pod_that_has_ended(started: Limited) -> None:
+    started.end_pod(POD)
+    started.repair()
+    assert started.reporter.unrepaired == []
+
+
+def test_after_a_reboot_the_next_prepare_sets_the_limit_again(started: Limited) -> None:
+    started.simulated.reboot()
+    started.repair()
+    assert started.limits() == {}
+    started.prepare("train")
+    assert started.limits() == {POD: GIB}
+    assert started.level("train") == "kernel"
+
+
+def test_a_repair_removes_the_limit_of_a_claim_that_is_not_recorded(started: Limited) -> None:
+    (started.folder / "checkpoint.jsonl").unlink()
+    for spec in (started.folder / "cdi").iterdir():
+        spec.unlink()
+    started.repair()
+    assert started.limits() == {}
+    assert started.records() == set()
+
+
+def test_a_claim_that_an_earlier_version_prepared_stays_without_a_limit(
+    started: Limited, caplog: pytest.LogCaptureFixture
+) -> None:
+    started.unprepare("train")
+    started.simulated.limit_memory(by_cgroup=False)
+    started.prepare("train")
+    started.simulated.limit_memory(by_cgroup=True)
+    before = json.dumps(started.spec("train"))
+    claims = started.claims()
+    claims.repair()
+    claims.repair()
+    assert started.limits() == {}
+    assert json.dumps(started.spec("train")) == before
+    assert [r.message for r in caplog.records if "is not limited" in r.message] != []
+
+
+def test_a_damaged_record_does_not_keep_a_claim(started: Limited) -> None:
+    (started.folder / "memory-limits/train.gpu-0.json").write_text("{")
+    started.repair()
+    started.unprepare("train")
+    assert started.records() == set()

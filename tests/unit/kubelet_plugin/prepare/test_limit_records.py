@@ -1,0 +1,67 @@
+"""What is recorded of memory limits, and what counts of it."""
+
+from pathlib import Path
+
+import pytest
+
+from kubelet_plugin.prepare.limit_records import LimitRecord, LimitRecords
+
+RECORD = LimitRecord("GPU-1", "0000:01:00.0", ("5f0c",), 1024)
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> LimitRecords:
+    return LimitRecords(tmp_path / "limits", "boot")
+
+
+def test_what_is_stored_is_read_until_it_is_removed(records: LimitRecords) -> None:
+    records.store("a.gpu-0", RECORD)
+    assert records.read("a.gpu-0") == RECORD
+    assert records.names() == {"a.gpu-0"}
+    records.remove("a.gpu-0")
+    records.remove("a.gpu-0")
+    assert records.read("a.gpu-0") is None
+    assert records.names() == frozenset()
+
+
+def test_the_claims_of_a_pod_on_a_gpu_add_up(records: LimitRecords) -> None:
+    records.store("a.gpu-1", RECORD)
+    records.store("b.gpu-1", LimitRecord("GPU-1", "0000:01:00.0", ("5f0c", "77"), 512))
+    records.store("c.gpu-1", LimitRecord("GPU-1", "0000:01:00.0", ("77",), 256))
+    records.store("a.gpu-11", RECORD)
+    assert records.total_mib("5f0c", "gpu-1") == 1024 + 512
+    assert records.total_mib("77", "gpu-1") == 512 + 256
+    assert records.total_mib("5f0c", "gpu-1", without="a.gpu-1") == 512
+    assert records.total_mib("5f0c", "gpu-0") == 0
+
+
+def test_a_record_of_another_boot_counts_nothing_and_is_still_there(tmp_path: Path) -> None:
+    LimitRecords(tmp_path, "earlier boot").store("a.gpu-0", RECORD)
+    records = LimitRecords(tmp_path, "boot")
+    assert records.read("a.gpu-0") is None
+    assert records.total_mib("5f0c", "gpu-0") == 0
+    assert records.names() == {"a.gpu-0"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "7", '{"version": 2}', '{"version": 1}', '{"version": 1, "pods": 7}'],
+)
+def test_a_record_that_cannot_be_read_counts_nothing_and_is_still_there(
+    tmp_path: Path, records: LimitRecords, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    records.store("b.gpu-0", RECORD)
+    (tmp_path / "limits/a.gpu-0.json").write_text(content)
+    assert records.total_mib("5f0c", "gpu-0") == 1024
+    assert records.names() == {"a.gpu-0", "b.gpu-0"}
+    assert [record.message for record in caplog.records] != []
+
+
+def test_the_file_that_a_killed_plugin_left_is_one_of_its_claim(
+    tmp_path: Path, records: LimitRecords
+) -> None:
+    records.store("b.gpu-0", RECORD)
+    (tmp_path / "limits/a.gpu-0.json.new").touch()
+    assert records.names() == {"a.gpu-0", "b.gpu-0"}
+    records.remove("a.gpu-0")
+    assert records.names() == {"b.gpu-0"}
