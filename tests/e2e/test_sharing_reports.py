@@ -32,7 +32,9 @@ def sharing(node: Node, gpus: SimulatedNode, plugin: Plugin) -> Iterator[None]:
         {"kubelet-root": node.kubelet.root, "http-address": "off", "kubepods": kubepods}
     )
     watching = process.start(node.cluster.state, "sharing", command, {})
-    wait_for("the plugin to be connected", lambda: "carina_sharing_connected 1.0" in plugin.metrics())
+    wait_for(
+        "the plugin to be connected", lambda: "carina_sharing_connected 1.0" in plugin.metrics()
+    )
     yield
     watching.stop()
 
