@@ -94,7 +94,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
         publisher = started_publisher(chosen, client, node_report, cleanup)
         node_watch = own_node(chosen, client, node_report)
-        offer = DeviceOffer(chosen.published_kinds, held_devices(chosen), publisher.publish)
+        offer = DeviceOffer(chosen.kind_choice, held_devices(chosen), publisher.publish)
         search = DriverSearch(chosen.driver_locations)
         nvml = NvmlLibrary(
             host.gpu_addresses, search.nvml_libraries, below=search.roots, released=released

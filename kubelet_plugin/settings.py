@@ -7,11 +7,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
 from pydantic.functional_validators import AfterValidator, BeforeValidator, PlainValidator
 
 from carina_dra.config.time_slice import TimeSliceInterval
 from carina_dra.least_share import DEFAULT_LEAST_SHARE, LEAST, NUMBER, parse_least_share
+from carina_dra.process.metavar import Metavar
 from carina_dra.process.node_settings import (
     SOCKET_PATH_BYTES,
     NodeProcessSettings,
@@ -21,6 +22,12 @@ from carina_dra.process.node_settings import (
 from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, AbsolutePath, ClusterSettings
 from carina_dra.sharing.files import SOCKET
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
+from kubelet_plugin.devices.kind_choice import (
+    KindChoice,
+    KindRule,
+    kind_rules_schema,
+    parse_kind_rules,
+)
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import (
     DEFAULT_EVICT,
@@ -47,6 +54,9 @@ _KindsText = Annotated[str, Field(pattern=rf"^ *{_KIND}( *, *{_KIND})* *\Z")]
 DeviceKinds = Annotated[
     frozenset[DeviceKind],
     BeforeValidator(_kinds, json_schema_input_type=_KindsText | list[DeviceKind]),
+]
+KindRules = Annotated[
+    tuple[KindRule, ...], PlainValidator(parse_kind_rules), WithJsonSchema(kind_rules_schema())
 ]
 _FractionText = Annotated[str, Field(pattern=rf"^{NUMBER.pattern}\Z")]
 LeastShare = Annotated[
@@ -164,6 +174,12 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
         "(partitions, made for claims), share, monitor; default: gpu,monitor, or gpu if "
         "driver_name is gpu.nvidia.com",
     )
+    device_kinds_by_gpu: Annotated[KindRules, FILE_ONLY, Metavar("LIST")] = Field(
+        (),
+        description="ways in which some GPUs are offered instead: a list of entries with kinds, "
+        "and minor (the N of gpu-N), uuid or product (a pattern such as NVIDIA A100*) of the GPUs; "
+        "the first entry that names a GPU counts",
+    )
     share_cores: int | None = Field(
         None,
         ge=1,
@@ -249,9 +265,12 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
         return self.hang_seconds + max(self.hang_seconds, self.poll_seconds)
 
     @property
-    def published_kinds(self) -> frozenset[DeviceKind]:
-        """The kinds of devices that are published."""
-        return default_kinds(self.driver_name) if self.device_kinds is None else self.device_kinds
+    def kind_choice(self) -> KindChoice:
+        """The kinds of devices that are published of each GPU."""
+        of_node = (
+            default_kinds(self.driver_name) if self.device_kinds is None else self.device_kinds
+        )
+        return KindChoice(of_node, self.device_kinds_by_gpu)
 
     @property
     def publish_settings(self) -> PublishSettings:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic.fields import FieldInfo
 
-from carina_dra.process.metavar import metavar
+from carina_dra.process.metavar import Metavar, metavar
 from carina_dra.process.settings import ENVIRONMENT_PREFIX, FILE_ONLY, ProcessSettings, written
 from controller.settings import Settings
 from documentation import markdown
@@ -52,7 +52,8 @@ def _row(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
 
 def _value(field: FieldInfo) -> str:
     if FILE_ONLY in field.metadata:
-        return "`MAPPING`"
+        forms = (known.text for known in field.metadata if isinstance(known, Metavar))
+        return code(next(forms, "MAPPING"))
     bounds = ", ".join(_bounds(field.metadata))
     return code(metavar(field.annotation, field.metadata)) + (f", {bounds}" if bounds else "")
 
@@ -67,4 +68,4 @@ def _bounds(metadata: Iterable[Any]) -> Iterator[str]:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    return "" if field.default is None or field.default == {} else code(written(field.default))
+    return "" if field.default in (None, {}, ()) else code(written(field.default))

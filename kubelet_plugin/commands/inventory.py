@@ -27,6 +27,7 @@ from carina_dra.resource import ResourceSlice, encode
 from carina_dra.text_table import columns
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
+from kubelet_plugin.devices.kind_choice import KindChoice
 from kubelet_plugin.devices.name import PartitionName, gpu_name, parse_name
 from kubelet_plugin.devices.order import DeviceOrder, free_in_order
 from kubelet_plugin.devices.publish_settings import (
@@ -90,7 +91,7 @@ def run(arguments: Namespace) -> int:
         arguments.partition_types,
         arguments.least_share,
     )
-    shown, order = offered(devices(inventory), kinds, ()), arguments.device_order
+    shown, order = offered(devices(inventory), KindChoice(kinds), ()), arguments.device_order
     by_group = pool(shown, settings, node=arguments.node_name, order=order)
     unused = free_in_order(shown, (), order)
     published = resource_slices(arranged(by_group, unused, (), keep=False), generation=1)

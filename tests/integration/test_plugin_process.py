@@ -530,6 +530,17 @@ def test_devices_of_prepared_claims_stay_published_when_their_kind_is_turned_off
     eventually(lambda: not _devices(host, "mig") | _devices(host, "share"))
 
 
+def test_gpus_are_offered_as_the_rules_of_the_settings_file_say(host: Host, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("device_kinds_by_gpu:\n- {minor: 7, kinds: [share]}\n- {minor: 6, kinds: []}\n")
+
+    host.start("--device-kinds", "gpu", "--config", str(file))
+
+    eventually(lambda: _devices(host, "gpu") == {f"gpu-{minor}" for minor in range(6)})
+    assert _devices(host, "share") == {"gpu-7-share"}
+    assert _devices(host, "mig") == set()
+
+
 def _kubelet_calls(host: Host, operation: str, claim: dict[str, str]) -> None:
     reference = v1.Claim(namespace="default", name=claim["name"], uid=claim["uid"])
     answer = _call(

@@ -279,6 +279,14 @@ def test_pods_can_have_no_time_to_end(render: Render) -> None:
             r"'/kubeletPlugin/settings/device_kinds': 'anyOf' failed",
         ),
         (
+            {
+                "kubeletPlugin": {
+                    "settings": {"device_kinds_by_gpu": [{"index": 0, "kinds": ["share"]}]}
+                }
+            },
+            r"'/kubeletPlugin/settings/device_kinds_by_gpu/0': 'anyOf' failed",
+        ),
+        (
             {"kubeletPlugin": {"settings": {"least_share": 7}}},
             r"'/kubeletPlugin/settings/least_share': 'anyOf' failed",
         ),

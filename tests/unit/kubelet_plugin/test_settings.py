@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from carina_dra.nvidia.driver_location import locations
 from carina_dra.process.settings import SettingsError, load
+from kubelet_plugin.devices.kind import DeviceKind
+from kubelet_plugin.devices.kind_choice import ByMinor, ByProduct, KindRule
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.settings import PluginSettings
 from tests.samples.gpus import gpu
@@ -84,7 +86,31 @@ def test_a_driver_root_outside_the_hosts_files_needs_its_path_on_the_host() -> N
     ],
 )
 def test_kinds_that_are_published(flags: tuple[str, ...], kinds: set[str]) -> None:
-    assert loaded("--node-name", "n", *flags).published_kinds == kinds
+    assert loaded("--node-name", "n", *flags).kind_choice.of_node == kinds
+
+
+def test_kinds_by_gpu_are_rules_in_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(
+        "device_kinds_by_gpu:\n"
+        "- {minor: 0, kinds: [gpu]}\n"
+        "- {product: NVIDIA A100*, kinds: [mig, monitor]}\n"
+    )
+    assert loaded("--node-name", "n", "--config", str(file)).kind_choice.rules == (
+        KindRule(ByMinor(0), frozenset({DeviceKind.GPU})),
+        KindRule(ByProduct("NVIDIA A100*"), frozenset({DeviceKind.MIG, DeviceKind.MONITOR})),
+    )
+
+
+def test_a_rule_of_kinds_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(
+        "device_kinds_by_gpu:\n- {minor: 0, kinds: [gpu]}\n- {index: 1, kinds: [gpu]}\n"
+    )
+    with pytest.raises(
+        SettingsError, match=r"device_kinds_by_gpu is .* entry 2 has the unknown key index; write"
+    ):
+        loaded("--node-name", "n", "--config", str(file))
 
 
 def test_share_cores_is_ten_percent_unless_it_is_set() -> None:
@@ -143,7 +169,7 @@ def test_devices_have_no_order_unless_it_is_set() -> None:
 def test_kinds_can_be_a_list_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("device_kinds: [gpu]\n")
-    assert loaded("--node-name", "n", "--config", str(file)).published_kinds == {"gpu"}
+    assert loaded("--node-name", "n", "--config", str(file)).kind_choice.of_node == {"gpu"}
 
 
 @pytest.mark.parametrize(

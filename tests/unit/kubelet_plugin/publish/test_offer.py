@@ -7,6 +7,7 @@ import pytest
 
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.kind import DeviceKind
+from kubelet_plugin.devices.kind_choice import ByMinor, KindChoice, KindRule
 from kubelet_plugin.publish.offer import DeviceOffer, offered
 from tests.samples.golden_slices import simulated_devices
 
@@ -19,18 +20,40 @@ def devices(tmp_path_factory: pytest.TempPathFactory) -> tuple[GpuDevice, ...]:
     return tuple(simulated_devices("dgx-h100", folder))
 
 
+def choice(*kinds: DeviceKind, rules: tuple[KindRule, ...] = ()) -> KindChoice:
+    return KindChoice(frozenset(kinds), rules)
+
+
 def names(devices: Collection[GpuDevice]) -> set[str]:
     return {device.name for device in devices}
 
 
 def test_devices_of_the_chosen_kinds_are_offered(devices: tuple[GpuDevice, ...]) -> None:
-    assert {device.kind for device in offered(devices, {GPU, SHARE}, ())} == {GPU, SHARE}
+    assert {device.kind for device in offered(devices, choice(GPU, SHARE), ())} == {GPU, SHARE}
+
+
+def test_a_gpu_that_a_rule_names_is_offered_as_it_says(
+    devices: tuple[GpuDevice, ...],
+) -> None:
+    rules = (
+        KindRule(ByMinor(0), frozenset({SHARE})),
+        KindRule(ByMinor(1), frozenset()),
+    )
+    shown = names(offered(devices, choice(GPU, rules=rules), ()))
+    assert shown == {"gpu-0-share", *(f"gpu-{minor}" for minor in range(2, 8))}
+
+
+def test_a_device_of_a_claim_is_offered_though_a_rule_withholds_its_gpu(
+    devices: tuple[GpuDevice, ...],
+) -> None:
+    rules = (KindRule(ByMinor(1), frozenset()),)
+    assert "gpu-1-share" in names(offered(devices, choice(GPU, rules=rules), {"gpu-1-share"}))
 
 
 def test_devices_of_claims_are_offered_whatever_their_kind(devices: tuple[GpuDevice, ...]) -> None:
     partition = next(device.name for device in devices if device.kind is MIG)
     held = {partition, "gpu-3-share", "gpu-3"}
-    kept = names(offered(devices, {GPU}, held)) - names(offered(devices, {GPU}, ()))
+    kept = names(offered(devices, choice(GPU), held)) - names(offered(devices, choice(GPU), ()))
     assert kept == {partition, "gpu-3-share"}
 
 
@@ -46,13 +69,13 @@ class Published:
 
 def test_nothing_is_published_before_the_gpus_are_known() -> None:
     published = Published()
-    DeviceOffer({GPU}, (), published).hold(["gpu-0-share"])
+    DeviceOffer(choice(GPU), (), published).hold(["gpu-0-share"])
     assert published.sets == []
 
 
 def test_claims_that_change_nothing_are_not_published(devices: tuple[GpuDevice, ...]) -> None:
     published = Published()
-    offer = DeviceOffer({GPU}, {"gpu-1-share"}, published)
+    offer = DeviceOffer(choice(GPU), {"gpu-1-share"}, published)
     offer.see(devices)
     offer.hold(["gpu-1-share", "gpu-2"])
     offer.hold(["gpu-2"])
