@@ -399,6 +399,23 @@ class PodCgroupMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class PodUnknown:
+    """The claim demands a limit, and it is not known which pod uses it."""
+
+    reason: ClassVar[str] = "PodUnknown"
+    retriable: ClassVar[bool] = True
+    gpu: str
+    """The UUID."""
+
+    def __str__(self) -> str:
+        return (
+            f"the memory of its pod on {self.gpu} cannot be limited, as the claim demands: which "
+            "pod uses the claim is not recorded since the node's boot, and only the API server "
+            "tells; the next call of the kubelet reads it there"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLimitIgnored:
     """The driver accepts a memory limit, but says another one afterwards."""
 
@@ -449,5 +466,6 @@ ResourceFailure: TypeAlias = (
     | TimeSlicesUnsupported
     | NvidiaSmiHangs
     | PodCgroupMissing
+    | PodUnknown
     | MemoryLimitIgnored
 )

@@ -58,8 +58,8 @@ def limits_memory(handle: object, cgroup_root: Path) -> bool:
     try:
         read_limit(handle, cgroup_root)  # else a cgroup would be made for each driver without
     except NvmlCallError as error:
-        if error.failure.code in NO_SUCH - {"NVML_ERROR_INVALID_ARGUMENT"}:
-            return False
+        if error.failure.code == "NVML_ERROR_FUNCTION_NOT_FOUND":
+            return False  # another error may be because of the root, which has no limits
     probe = cgroup_root / PROBE
     try:
         probe.mkdir(exist_ok=True)
@@ -74,7 +74,8 @@ def limits_memory(handle: object, cgroup_root: Path) -> bool:
         set_limit(handle, probe, _PROBED_BYTES)
         return read_limit(handle, probe) == _PROBED_BYTES
     except NvmlCallError as error:
-        if error.failure.code not in _UNAVAILABLE:
+        removed = not probe.exists()  # by another process that tries it
+        if removed or error.failure.code not in _UNAVAILABLE:
             raise
         return False
     finally:

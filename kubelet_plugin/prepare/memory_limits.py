@@ -17,6 +17,7 @@ from kubelet_plugin.claims.drift import MemoryLimitDrift
 from kubelet_plugin.claims.resource_failure import (
     MemoryLimitIgnored,
     PodCgroupMissing,
+    PodUnknown,
 )
 from kubelet_plugin.nvml.memory_limits import read_limit, set_limit
 from kubelet_plugin.nvml.mig_instance import handle_of
@@ -72,8 +73,9 @@ class MemoryLimits:
         is known. If several are, each is kept within the limit by itself.
 
         Raises:
-            ResourceError: a limit cannot be set or recorded, or does not hold; or the cgroup of the
-                pod that is to start is not there.
+            ResourceError: a limit cannot be set or recorded, or does not hold; the cgroup of the
+                pod that is to start is not there; or a limit is demanded of a pod that is not
+                known.
         """
         gpu, name = wanted.gpu, wanted.identity.name
         before = self._records.read(name)
@@ -81,6 +83,8 @@ class MemoryLimits:
         if pods is None:
             pods = () if before is None else before.pods
         if before is None and not (pods and gpu.memory_limits):
+            if wanted.demanded:
+                raise ResourceError(PodUnknown(gpu.uuid))
             self._report_unlimited(wanted)
             return None
         record = LimitRecord(gpu.uuid, gpu.pci_bus_id, pods, wanted.mib)
@@ -107,6 +111,7 @@ class MemoryLimits:
             except ResourceError as error:
                 raise LeftBehindError(error.failure) from error
         self._records.remove(identity.name)
+        self._unlimited.discard(identity)
 
     def _agree(
         self,

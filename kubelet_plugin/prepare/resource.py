@@ -183,6 +183,8 @@ class MemoryLimit:
     """What all shares of the GPU that the claim has add up to."""
     pods: tuple[str, ...] | None
     """UIDs of the pods for which the claim is reserved; None if they are not known."""
+    demanded: bool = False
+    """Whether the claim is not to be prepared without the limit."""
 
     @property
     def identity(self) -> Identity:

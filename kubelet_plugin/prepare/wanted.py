@@ -219,7 +219,13 @@ def _memory_limits(claim: NodeClaim, usable: Mapping[str, GpuDevice]) -> Iterabl
         device = usable[name]
         if isinstance(device, Share):
             mib = sum(amounts.memory_mib for shared, amounts in shares if shared == name)
-            yield MemoryLimit(claim.uid, device.gpu, mib, claim.pods)
+            demanded = any(
+                isinstance(allocated.config, ShareConfig)
+                and "kernel" in allocated.config.enforcement.memory
+                for allocated in claim.devices
+                if allocated.device == name and not allocated.admin_access
+            )
+            yield MemoryLimit(claim.uid, device.gpu, mib, claim.pods, demanded=demanded)
 
 
 def _time_slices(

@@ -30,6 +30,7 @@ from kubelet_plugin.claims.resource_failure import (
     NvmlHangs,
     PermissionMissing,
     PodCgroupMissing,
+    PodUnknown,
     ResourceFailure,
     TimeSlicesUnsupported,
     file_failure,
@@ -75,6 +76,7 @@ RETRIABLE: tuple[ResourceFailure, ...] = (
     NvidiaSmiFailed(_SLICES, "nvidia-smi ended with 9: no output", _COMMAND),
     NvidiaSmiHangs(_SLICES, 7),
     PodCgroupMissing("5f0c", "/sys/fs/cgroup"),
+    PodUnknown("GPU-1"),
     MemoryLimitIgnored("the memory of pod 5f0c cannot be limited", "/cgroup", 2**30, None),
 )
 FINAL: tuple[ResourceFailure, ...] = (

@@ -114,6 +114,11 @@ def test_another_error_is_tried_again(r615: Reading) -> None:
     assert r615.read()[0]
 
 
+def test_a_root_that_has_no_limits_itself_says_nothing(r615: Reading) -> None:
+    r615.simulated.fail(GET, pynvml.NVML_ERROR_NOT_SUPPORTED, times=1)
+    assert r615.read()[0]
+
+
 def test_in_mig_mode_it_is_not_tried_and_what_was_found_stays(r615: Reading) -> None:
     r615.read()
     r615.switch_mig_mode(on=True)

@@ -180,6 +180,22 @@ def test_a_claim_that_demands_the_kernel_gets_it_for_one_pod(node: Limited) -> N
     assert node.level("train") == "kernel"
 
 
+def test_a_claim_that_demands_the_kernel_is_not_prepared_while_its_pod_is_not_known(
+    node: Limited,
+) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD)
+    node.configs["train"] = DEMANDS_KERNEL
+    node.prepare("train")
+    node.simulated.reboot()
+    node.known = node.devices()
+    node.repair()
+    ((_, failure),) = node.reporter.unrepaired
+    assert failure.reason == "PodUnknown"
+    node.prepare("train")
+    assert node.limits() == {POD: GIB}
+
+
 def test_a_pod_without_a_cgroup_does_not_start_unlimited(node: Limited) -> None:
     node.reserve("train", POD)
     with pytest.raises(ClaimError, match="set cgroup_root") as caught:
@@ -232,7 +248,7 @@ def test_a_driver_without_limits_prepares_shares_as_before(tmp_path: Path, older
 
 def test_a_limit_stays_while_the_driver_does_not_say_that_it_has_limits(started: Limited) -> None:
     function, code = "nvmlDeviceGetMemoryLimits_v1", pynvml.NVML_ERROR_NOT_SUPPORTED
-    started.simulated.fail(function, code, times=2, minor=0)  # two reads of the GPUs
+    started.simulated.fail(function, code, times=4, minor=0)  # two in each of two looks
     assert not started.devices()[SHARE].gpu.memory_limits
     started.repair()
     assert started.limits() == {POD: GIB}
