@@ -6,10 +6,11 @@ what is bad: that follows from what is read, and not from the slices.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
+from carina_dra.node_keys import NodeKeys
 from carina_dra.resource import ResourceSlice
 from kubelet_plugin.publish.sync import SlicePlan
 
@@ -20,6 +21,12 @@ _AT_ONCE: Final = 2
 """Changes of a device's taints that are written at once."""
 _MEMORY: Final = 1800.0
 """Seconds after which a change no longer counts."""
+
+
+Pace: TypeAlias = Callable[
+    [SlicePlan, Iterable[ResourceSlice], "TaintWrites", float], tuple[SlicePlan, float]
+]
+"""Says which part of a plan is due: `paced` or `unpaced`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +96,21 @@ def paced(
     return replace(plan, update=update), times[-_MOST] + _WINDOW
 
 
+def unpaced(
+    plan: SlicePlan, existing: Iterable[ResourceSlice], writes: TaintWrites, now: float
+) -> tuple[SlicePlan, float]:
+    """Returns the whole plan: every change is due at once. For a node without damping."""
+    del existing, writes, now
+    return plan, math.inf
+
+
 def _can_wait(before: ResourceSlice, after: ResourceSlice, writes: TaintWrites, now: float) -> bool:
-    """Returns whether slices differ only in the taints of devices that come and go."""
+    """Returns whether slices differ only in the taints of devices that come and go.
+
+    The taint of released GPUs does not wait: an administrator waits for it.
+    """
+    if _is_released(before) != _is_released(after):
+        return False
     if [device.name for device in before.spec.devices] != [
         device.name for device in after.spec.devices
     ]:
@@ -101,6 +121,11 @@ def _can_wait(before: ResourceSlice, after: ResourceSlice, writes: TaintWrites, 
     )
     same_otherwise = replace(after, spec=replace(after.spec, devices=devices)) == before
     return same_otherwise and all(writes.flaps(name, now) for name in _changed(before, after))
+
+
+def _is_released(current: ResourceSlice) -> bool:
+    key = NodeKeys(current.spec.driver).released_taint
+    return any(taint.key == key for device in current.spec.devices for taint in device.taints)
 
 
 def _changed(before: ResourceSlice, after: ResourceSlice) -> Collection[str]:

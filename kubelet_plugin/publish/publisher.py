@@ -42,7 +42,7 @@ from kubelet_plugin.publish.other_drivers import (
     decide,
     published_gpus,
 )
-from kubelet_plugin.publish.pacing import TaintWrites, paced
+from kubelet_plugin.publish.pacing import Pace, TaintWrites, paced
 from kubelet_plugin.publish.pool import PublishedPool, pool
 from kubelet_plugin.publish.sync import SlicePlan, sync
 
@@ -115,6 +115,7 @@ class Publisher:
         beside_other_drivers: BesideOtherDrivers,
         ordering: Ordering,
         is_replaced: Callable[[], bool] = lambda: False,
+        pace: Pace = paced,
         backoff: Backoff | None = None,
     ) -> None:
         """`clock` returns monotonic seconds; `backoff` sets the delays between failed attempts.
@@ -130,6 +131,7 @@ class Publisher:
         self._other_drivers = other_drivers
         self._policy: BesideOtherDrivers = beside_other_drivers
         self._ordering = ordering
+        self._pace = pace
         self._is_replaced = is_replaced
         self._backoff = backoff or Backoff()
         self._selection = Selection(fields=f"spec.nodeName={node}")
@@ -302,7 +304,7 @@ class Publisher:
             target = without(wanted, off)
             existing = self._our_slices()
             plan = sync(self._ordering.arrange(target, decision.devices, existing, order), existing)
-            due, self._rest_at = paced(plan, existing, self._taint_writes, now)
+            due, self._rest_at = self._pace(plan, existing, self._taint_writes, now)
             if due and order.keep and target == self._stored:
                 if existing and self._is_replaced():
                     self._leave(now)

@@ -13,6 +13,7 @@ from kubelet_plugin.publish.other_driver_watch import (
     same_name_plugin,
 )
 from kubelet_plugin.publish.other_drivers import SameNamePlugin
+from kubelet_plugin.publish.pacing import paced, unpaced
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.node import NodeReport
 from kubelet_plugin.settings import PluginSettings
@@ -34,6 +35,7 @@ def started_publisher(
             clock=time.monotonic,
         ),
         beside_other_drivers=chosen.beside_other_drivers,
+        pace=paced if chosen.recovery_seconds else unpaced,
         ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
         is_replaced=lambda: newer_plugin(chosen.plugin_directory, chosen.dra_socket),
     )

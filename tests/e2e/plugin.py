@@ -170,7 +170,7 @@ class Plugin:
                 "service-account": self.credentials.folder,
                 "http-address": f"127.0.0.1:{self.http_port}",
                 "poll-seconds": "0.5",
-                "recovery-seconds": "1",
+                "recovery-seconds": "0",
                 "beside-other-drivers": self.beside_other_drivers,
                 "cgroup-root": self.cgroup_root,
             }

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from carina_dra.node_keys import NodeKeys
 from carina_dra.resource import Device, DeviceTaint, ResourceSlice, TaintEffect
-from kubelet_plugin.publish.pacing import TaintWrites, paced
+from kubelet_plugin.publish.pacing import TaintWrites, paced, unpaced
 from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool
-from kubelet_plugin.publish.sync import resource_slices, sync
+from kubelet_plugin.publish.sync import SlicePlan, resource_slices, sync
 
 LOOK = 5.0
 IN_A_SLICE = 4
@@ -132,3 +133,15 @@ def test_changes_are_forgotten_after_half_an_hour() -> None:
     pool.see({})
     pool.see({0: "lost"})
     assert len(pool.tainted()) == 2
+
+
+def test_release_and_restore_of_a_node_never_wait() -> None:
+    pool, released = Pool(8), NodeKeys("gpu.carina.dev").released_taint
+    for n in range(12):
+        pool.see({} if n % 2 else dict.fromkeys(range(8), released))
+        assert len(pool.tainted()) == (0 if n % 2 else 16)
+
+
+def test_without_damping_nothing_waits() -> None:
+    plan = SlicePlan(update=tuple(Pool(1).slices))
+    assert unpaced(plan, (), TaintWrites(), 0.0) == (plan, math.inf)
