@@ -14,6 +14,7 @@ from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed,
 from controller.engine.model.reason import RefusedByScheduler, what_helps
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
+from controller.engine.unmet_levels import unmet_levels
 
 _NONE_REFUSED: Final[Mapping[str, str]] = {}
 
@@ -58,6 +59,8 @@ class GroupExplanation:
     """Its place in its queue; None if it does not wait, or is not asked for."""
     failed: tuple[FailedDevice, ...] = ()
     """Its devices that have failed."""
+    notes: tuple[str, ...] = ()
+    """Levels of enforcement that its claims demand, and that devices do not have."""
 
     @property
     def waits(self) -> bool:
@@ -149,6 +152,7 @@ def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) 
         ),
         turn=turn,
         failed=plan.degraded.get(key, ()),
+        notes=unmet_levels(snapshot, (claim for pod in pods for claim in pod.claims)),
     )
 
 
@@ -204,6 +208,8 @@ def _explanation_lines(explanation: GroupExplanation) -> Iterator[str]:
     for because in explanation.because:
         yield f"- {because.reason}"
         yield f"  what helps: {because.help}"
+    for note in explanation.notes:
+        yield f"note: {note}"
     if not (explanation.waits or explanation.starts or explanation.evictions):
         yield "it has all that it asks for"
 
