@@ -6,6 +6,8 @@ Here it has the mounts, the root file system, the ServiceAccount and the probes 
 
 import json
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -226,6 +228,46 @@ def test_plugin_logs_no_warning_and_reports_no_event(daemonset: DaemonSet) -> No
 
     assert severe == []
     assert [event for event in events if event.get("reportingComponent") == DRIVER] == []
+
+
+def test_top_needs_the_role_that_an_administrator_binds(
+    daemonset: DaemonSet, workloads: Workloads
+) -> None:
+    workloads.claim("share", request(deviceClassName=f"share.{DRIVER}"))
+    workloads.pod("pod", "share")
+    workloads.wait_running("pod")
+    workloads.kubectl("create", "serviceaccount", "user")
+    user = workloads.cluster.service_account_credentials(workloads.namespace, "user")
+
+    refused = _top(user.kubeconfig)
+    assert refused.returncode == 2
+    assert "cannot list resource" in refused.stderr
+    assert "Role carina-top" in refused.stderr
+
+    account = f"--serviceaccount={workloads.namespace}:user"
+    daemonset.kubectl("create", "rolebinding", "carina-top", "--role=carina-top", account)
+    try:
+        wait_for("the permission", lambda: _top(user.kubeconfig).returncode != 2)
+        wait_for("its pod to be known", lambda: _rows(user.kubeconfig, "share") == [["pod"]])
+        assert len(_rows(user.kubeconfig, "gpu")) == len(daemonset.gpus.state.gpus)
+    finally:
+        daemonset.kubectl("delete", "rolebinding", "carina-top")
+
+
+def _top(kubeconfig: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "carina_dra", "top", "-o", "json"],
+        env={"KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _rows(kubeconfig: Path, kind: str) -> list[list[str]]:
+    """The names of the pods in the rows of a kind."""
+    devices = json.loads(_top(kubeconfig).stdout)["devices"]
+    return [[pod["name"] for pod in row["pods"]] for row in devices if row["type"] == kind]
 
 
 def test_inventory_is_shown_by_the_image(daemonset: DaemonSet) -> None:

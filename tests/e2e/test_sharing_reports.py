@@ -19,7 +19,7 @@ from tests.e2e.test_sharing import pid_of
 from tests.e2e.workloads import Object, Workloads, container, request
 
 MIB = 2**20
-_GIVEN_MIB = 1024
+_GIVEN_MIB = 20 * 1024
 _SECONDS = 4_100_001
 """Of the container's sleep, which tells its process from all others on this machine."""
 
@@ -60,7 +60,7 @@ def test_who_uses_more_memory_than_given_is_told_so_everywhere(
     )
     wait_for("Events on pod and claim", lambda: set(_events(workloads)) == {"greedy", "own"})
     (note,) = set(_events(workloads).values())
-    assert "2048 MiB of 1024 MiB" in note
+    assert f"{2 * _GIVEN_MIB} MiB of {_GIVEN_MIB} MiB" in note
     assert "not enforced" in note
     assert _memory(workloads, "other") == ("True", "WithinShare")
 

@@ -22,7 +22,7 @@ _NEEDS_ALPHA_GATES: Final = {"alpha-fields.md"}
 """Nobody follows it: the cluster of the tests has no alpha feature gates."""
 _READ_ONLY: Final = {
     "allocation.md": "files and a node of the reader",
-    "commands.md": "tests/integration/test_top.py binds the Role to a user",
+    "commands.md": "tests/e2e/test_daemonset.py binds the Role to a user",
     "install.md": "tests/e2e/test_chart.py installs, tests and upgrades the chart in its own words",
     "kubectl-plugin.md": "krew, which a release is given to",
     "migrate-from-nvidia.md": "a search that finds something only beside NVIDIA's driver",
