@@ -209,6 +209,8 @@ class Sharing(Part):
         description="requests and limits of the container",
     )
     extra_env: OfPodsList = Field(default=[], description="environment variables of the container")
+    extra_volumes: OfPodsList = Field(default=[], description="volumes of the pods")
+    extra_volume_mounts: OfPodsList = Field(default=[], description="mounts of the container")
     service_account: ServiceAccount = Field(
         default=ServiceAccount(), description="the ServiceAccount of the pods"
     )

@@ -106,17 +106,21 @@ def _values(code: Path, gpus: SimulatedNode) -> Mapping[str, object]:
         "CARINA_HOST_ROOT": str(gpus.root),
     }
     folders = {"simulation": code, "simulated-node": gpus.directory}
+    simulated = {
+        "extraEnv": [{"name": name, "value": value} for name, value in environment.items()],
+        "extraVolumes": [
+            {"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()
+        ],
+        "extraVolumeMounts": [
+            {"name": "simulation", "mountPath": _SIMULATION, "readOnly": True},
+            {"name": "simulated-node", "mountPath": str(gpus.directory)},
+        ],
+    }
     return {
         "kubeletPlugin": {
             "driverRoot": str(gpus.root),
             "settings": {"device_kinds": "gpu,mig,share,monitor"},
-            "extraEnv": [{"name": name, "value": value} for name, value in environment.items()],
-            "extraVolumes": [
-                {"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()
-            ],
-            "extraVolumeMounts": [
-                {"name": "simulation", "mountPath": _SIMULATION, "readOnly": True},
-                {"name": "simulated-node", "mountPath": str(gpus.directory)},
-            ],
-        }
+            **simulated,
+        },
+        "sharing": simulated,
     }

@@ -139,7 +139,8 @@ class DaemonSet:
     def sockets(self) -> list[Path]:
         """The sockets of plugins, running or not."""
         folders = (self.node.kubelet.plugins / DRIVER, self.node.kubelet.plugins_registry)
-        return sorted(path for folder in folders for path in folder.glob("*.sock"))
+        found = {path for folder in folders for path in folder.glob("*.sock")}
+        return sorted(path for path in found if path.name != SOCKET)
 
     def _try(self, command: str) -> str:
         try:
