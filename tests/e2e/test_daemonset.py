@@ -86,7 +86,7 @@ def test_carina_sharing_tells_what_a_pod_uses_of_the_share_that_the_plugin_names
 ) -> None:
     socket_path = daemonset.sharing_socket
     of_share = request(
-        deviceClassName=f"share.{DRIVER}", capacity={"requests": {"memory": "1Gi", "cores": 10}}
+        deviceClassName=f"share.{DRIVER}", capacity={"requests": {"memory": "20Gi", "cores": 20}}
     )
     workloads.claim("share", of_share)
     sleeps = container("main", "gpu", command="trap 'exit 0' TERM; sleep 4111111 & wait")
@@ -95,7 +95,7 @@ def test_carina_sharing_tells_what_a_pod_uses_of_the_share_that_the_plugin_names
     (device,) = workloads.allocated(workloads.get("resourceclaim", "share"))
     minor = int(device.removeprefix("gpu-").removesuffix("-share"))
     pid = wait_for("the process of the pod", lambda: pid_of(4111111))
-    daemonset.gpus.run_process(minor, pid, memory=5 * 2**30)
+    daemonset.gpus.run_process(minor, pid, memory=25 * 2**30)
 
     monkeypatch.chdir(socket_path.parent)  # paths of sockets have a limit
     with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
@@ -103,7 +103,7 @@ def test_carina_sharing_tells_what_a_pod_uses_of_the_share_that_the_plugin_names
         connection.connect(socket_path.name)
         reports = (SharingReport.parse(line) for line in lines)
         (use,) = next(report.uses for report in reports if any(use.exceeded for use in report.uses))
-    assert (use.given_mib, use.used_mib) == (1024, 5 * 1024)
+    assert (use.given_mib, use.used_mib) == (20 * 1024, 25 * 1024)
     assert use.claims == (workloads.get("resourceclaim", "share")["metadata"]["uid"],)
     assert [known.pod.name for known in use.pods] == ["pod"]
 
