@@ -57,7 +57,7 @@ def page() -> str:
             "and claim where there is one: several pods can use a claim, and a pod can have "
             "several claims on a GPU. `carina_share_pod_info` has all pairs. What claims are given "
             "is known from their allocation; what they use, from carina-sharing, and is missing "
-            "where `carina_sharing_connected` is 0. There are "
+            "where `carina_sharing_connected` is 0 ([enforcement](../enforcement.md)). There are "
             "as many series of each as claims with shares, or as pods that use them."
         ),
         ["## carina-kubelet-plugin", "", *_table(_of_plugin())],
