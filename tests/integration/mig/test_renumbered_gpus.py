@@ -64,10 +64,10 @@ def test_a_claim_does_not_reset_the_time_slices_of_another_on_the_gpu_that_it_ha
     node: MigNode,
 ) -> None:
     configs = dict.fromkeys(("train", "infer"), share_config("Short"))
-    node.configs |= configs
+    node.of_class |= configs
     node.prepare("train", "gpu-0-share")
     node = swap_first_two(node)
-    node.configs |= configs
+    node.of_class |= configs
     node.repair()
     node.prepare("infer", "gpu-1-share")
     assert slices(node) == {0: SHORT, 1: SHORT}
