@@ -74,6 +74,8 @@ class DeviceStatus:
     conditions: tuple[Stated, ...]
     data: Mapping[str, Any] | None
     """None if it is not known now, so that what was said before stays."""
+    unknown: frozenset[str] = frozenset()
+    """Types of conditions that are not known now, so that what was said before stays."""
 
     @property
     def key(self) -> tuple[str, str, str | None]:
@@ -86,14 +88,22 @@ class DeviceStatus:
 
 
 def device_statuses(
-    claim: NodeClaim, readiness: Readiness, gpus: GpusNow, standings: Standings = _NOT_WATCHED
+    claim: NodeClaim,
+    readiness: Readiness,
+    gpus: GpusNow,
+    standings: Standings | None = _NOT_WATCHED,
 ) -> tuple[DeviceStatus, ...]:
-    """Returns what is to be said of the claim's devices, once each."""
+    """Returns what is to be said of the claim's devices, once each.
+
+    `standings` is None before it is known whether shares are watched.
+    """
     found = {}
     for allocated in claim.devices:
         status = _status(allocated, readiness, gpus)
         share = gpus.devices.get(allocated.device)
-        if isinstance(share, Share) and not allocated.admin_access:
+        if standings is None:
+            status = replace(status, unknown=frozenset({MEMORY_WITHIN_SHARE}))
+        elif isinstance(share, Share) and not allocated.admin_access:
             standing = standings.get((claim.uid, share.gpu.uuid))
             if standing is not None:
                 levels = _levels(share, readiness)
@@ -126,12 +136,17 @@ def read_statuses(
 def completed(
     wanted: Iterable[DeviceStatus], before: Iterable[DeviceStatus]
 ) -> tuple[DeviceStatus, ...]:
-    """Returns what is wanted, with the data of before where none is known now."""
-    known = {status.key: status.data for status in before}
-    return tuple(
-        replace(status, data=known.get(status.key)) if status.data is None else status
-        for status in wanted
-    )
+    """Returns what is wanted, with what was said before where that is not known now."""
+    known = {status.key: status for status in before}
+    return tuple(_completed(status, known.get(status.key)) for status in wanted)
+
+
+def _completed(status: DeviceStatus, before: DeviceStatus | None) -> DeviceStatus:
+    if before is None:
+        return replace(status, unknown=frozenset())
+    kept = tuple(told for told in before.conditions if told.type in status.unknown)
+    data = before.data if status.data is None else status.data
+    return replace(status, conditions=(*status.conditions, *kept), data=data, unknown=frozenset())
 
 
 def rendered(

@@ -30,8 +30,9 @@ class ClaimsNow:
     pods: Mapping[str, str] = field(default_factory=dict)
     """The pod that a claim was made for, by the claim's UID; without claims that pods share."""
     gpus: GpusNow = field(default_factory=GpusNow)
-    standings: Standings = field(default_factory=dict)
-    """How it is with the shares, as far as carina-sharing watches them."""
+    standings: Standings | None = None
+    """How it is with the shares, as far as carina-sharing watches them; None before it is known
+    whether it does."""
     stopped: bool = False
     """Whether the plugin stops; nothing changes any more."""
 

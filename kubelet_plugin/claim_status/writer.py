@@ -241,7 +241,7 @@ class ClaimStatusWriter:
         """
         found = self._read(claim)
         if found is None:
-            return wanted, False
+            return completed(wanted, ()), False
         if (pod := _only_pod(found)) is not None:
             self._claims.made_for(claim.uid, pod)
         present = read_statuses(found.status.devices, self._driver)

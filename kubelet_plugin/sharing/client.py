@@ -92,8 +92,9 @@ class SharingClient:
         self._generation = 0
         self._settled = False
         """Whether carina-sharing knows the shares as this process knows them."""
-        self._standings: Standings = {}
-        self._heard_at: float | None = None
+        self._standings: Standings | None = None
+        """None before it is known whether carina-sharing is there."""
+        self._heard_at: float | None = clock()
         """When the last connection ended, or None if nothing is said of the shares."""
         self._problem = ""
         self._report: SharingReport | None = None
@@ -213,7 +214,7 @@ class SharingClient:
         self._generation = max(self._generation, report.generation)  # the clock was set back
         if told is not None:
             self._pods.see_strangers(report.strangers, told)
-            self._set(standings(self._standings, told, report))
+            self._set(standings(self._standings or {}, told, report))
 
     def _disconnected(self) -> None:
         """Nothing is known of the shares any more, except for a while what was seen last."""

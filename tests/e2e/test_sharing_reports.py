@@ -70,6 +70,28 @@ def test_who_uses_more_memory_than_given_is_told_so_everywhere(
     assert (row["exceeded"], row["exceededTimes"]) == (True, 1)
 
 
+def test_a_plugin_that_was_killed_tells_nothing_twice(
+    workloads: Workloads, gpus: SimulatedNode, plugin: Plugin, sharing: None
+) -> None:
+    for number, claim in enumerate(("first", "second")):
+        workloads.claim(claim, _share())
+        command = f"trap 'exit 0' TERM; sleep {_SECONDS + 10 + number} & wait"
+        workloads.pod(claim, claim, container("main", "gpu", command=command))
+    workloads.wait_running("first", "second")
+    first = wait_for("a process", lambda: pid_of(_SECONDS + 10))
+    second = wait_for("a process", lambda: pid_of(_SECONDS + 11))
+    gpus.run_process(_minor(workloads, "first"), first, memory=2 * _GIVEN_MIB * MIB)
+    wait_for("its Events", lambda: _count(workloads, "first") == 2)  # of the pod and the claim
+
+    plugin.kill()
+    plugin.start()
+    gpus.run_process(_minor(workloads, "second"), second, memory=2 * _GIVEN_MIB * MIB)
+
+    wait_for("the Events of the other", lambda: _count(workloads, "second") == 2)
+    assert _count(workloads, "first") == 2
+    assert _memory(workloads, "first") == ("False", "GPUMemoryExceeded")
+
+
 def test_a_second_pod_of_a_claim_is_found_when_it_computes(
     workloads: Workloads, gpus: SimulatedNode, plugin: Plugin, sharing: None
 ) -> None:
@@ -118,6 +140,16 @@ def _events(workloads: Workloads) -> dict[str, str]:
         for event in found["items"]
         if event["reason"] == "GPUMemoryExceeded"
     }
+
+
+def _count(workloads: Workloads, name: str) -> int:
+    """How many times it was told to the pod and the claim of a name."""
+    found = json.loads(workloads.kubectl("get", "events.events.k8s.io", "-o", "json"))
+    return sum(
+        (event.get("series") or {}).get("count", 1)
+        for event in found["items"]
+        if event["reason"] == "GPUMemoryExceeded" and event["regarding"]["name"] == name
+    )
 
 
 def _top(plugin: Plugin) -> list[Object]:

@@ -260,3 +260,15 @@ def test_only_shares_that_are_watched_have_a_condition_of_memory() -> None:
 
     assert not has_condition(whole, other)
     assert not has_condition(shared, {})
+
+
+def test_before_it_is_known_whether_shares_are_watched_the_condition_stays() -> None:
+    shared = claim(allocated("gpu-0-share", share_id="share-1"))
+    standing = ShareExceeded(1.0, 2000, 1000, 1.0)
+    before = device_statuses(shared, SetUp(), now(), {(shared.uid, gpu(0).uuid): standing})
+
+    restarted = device_statuses(shared, SetUp(), now(), None)
+    assert completed(restarted, before) == before
+    assert only(*completed(restarted, ())).condition(MEMORY_WITHIN_SHARE) is None
+    gone = device_statuses(shared, SetUp(), now(), {})
+    assert only(*completed(gone, before)).condition(MEMORY_WITHIN_SHARE) is None

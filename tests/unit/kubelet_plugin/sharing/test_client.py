@@ -219,6 +219,14 @@ def test_that_nobody_listens_is_logged_once(node: Node, caplog: pytest.LogCaptur
     assert line.levelname == "INFO"
 
 
+def test_that_shares_are_not_watched_is_known_after_a_while(node: Node) -> None:
+    plugin = node.plugin()
+    eventually(lambda: plugin.connected.count(False) > 5)
+    assert plugin.seen == []
+    plugin.seconds = 61.0
+    eventually(lambda: plugin.seen == [{}])
+
+
 def test_it_connects_again_after_a_kill_and_tells_everything(node: Node) -> None:
     node.record(shared("a"))
     first, plugin = node.server(), node.plugin()
