@@ -55,8 +55,8 @@ DEFAULT_FOLDERS: Final = (KubepodsFolder("/kubepods"), KubepodsFolder("/kubepods
 def paths(text: str) -> Iterator[str]:
     """Yields the paths in a file /proc/<pid>/cgroup: one with cgroup v2, several with v1.
 
-    Its lines are `hierarchy-ID:controller-list:cgroup-path` (cgroups(7)). Of the characters that can
-    end a line, a cgroup's name lacks the line feed only (Linux, cgroup_mkdir).
+    Its lines are `hierarchy-ID:controller-list:cgroup-path` (cgroups(7)). Of the characters that
+    can end a line, a cgroup's name lacks the line feed only (Linux, cgroup_mkdir).
     """
     for line in text.split("\n"):
         match line.split(":", 2):
