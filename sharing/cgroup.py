@@ -55,9 +55,10 @@ DEFAULT_FOLDERS: Final = (KubepodsFolder("/kubepods"), KubepodsFolder("/kubepods
 def paths(text: str) -> Iterator[str]:
     """Yields the paths in a file /proc/<pid>/cgroup: one with cgroup v2, several with v1.
 
-    Its lines are `hierarchy-ID:controller-list:cgroup-path` (cgroups(7)).
+    Its lines are `hierarchy-ID:controller-list:cgroup-path` (cgroups(7)). Of the characters that
+    can end a line, a cgroup's name lacks the line feed only (Linux, cgroup_mkdir).
     """
-    for line in text.splitlines():
+    for line in text.split("\n"):
         match line.split(":", 2):
             case [_, _, path] if path.startswith("/"):
                 yield path

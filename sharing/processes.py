@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -60,9 +61,11 @@ class ProcessTable:
         except OSError:
             return EndedProcess()
         try:
-            if _start(_read(folder, "stat")) >= listed_at:
+            stat = _read(folder, "stat")
+            if _start(stat) >= listed_at:
                 return EndedProcess()
-            return pod_of(_read(folder, "cgroup"), self._folders)
+            path = _live_thread(folder) if _has_ended(stat) else "."
+            return pod_of(_read(folder, f"{path}/cgroup"), self._folders)
         except OSError:
             return EndedProcess()
         finally:
@@ -86,6 +89,28 @@ def _read(folder: int, name: str) -> str:
     finally:
         os.close(descriptor)
     return b"".join(parts).decode(errors="surrogateescape")
+
+
+def _live_thread(folder: int) -> str:
+    """Returns the folder of a thread that runs, of a process whose first thread has ended.
+
+    The others keep its memory. With cgroup v1, a thread that has ended is of no cgroup (Linux,
+    proc_cgroup_show).
+    """
+    tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
+    try:
+        for thread in os.listdir(tasks):
+            with suppress(OSError):  # it has ended meanwhile
+                if not _has_ended(_read(folder, f"task/{thread}/stat")):
+                    return f"task/{thread}"
+    finally:
+        os.close(tasks)
+    return "."
+
+
+def _has_ended(stat: str) -> bool:
+    """Field 3, state, of a stat file of procfs."""
+    return stat.rpartition(")")[2].split()[0] in ("Z", "X")
 
 
 def _start(stat: str) -> int:

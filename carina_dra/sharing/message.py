@@ -6,13 +6,16 @@ sends a report of all that it sees, at first and whenever something has changed,
 ten seconds. Both messages are whole states: one that is lost is made good by the next.
 """
 
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 VERSION: Final = 1
 MOST_BYTES: Final = 4 * 2**20
 """Of a message: more than the shares of a node can come to."""
+
+UnixTime: TypeAlias = Annotated[float, Field(ge=0, lt=253402300800, allow_inf_nan=False)]
+"""In seconds since 1970, of a year with four digits: what texts and the API have as a date."""
 
 
 class MessageError(ValueError):
@@ -70,9 +73,9 @@ class ShareUse(_Part):
     given_cores: int
     used_mib: int
     pods: tuple[PodUse, ...]
-    idle_since: float | None
+    idle_since: UnixTime | None
     """Since when none of its processes has computed, in seconds since 1970; None if one does."""
-    exceeded_since: float | None
+    exceeded_since: UnixTime | None
     """Since when it has used more memory than given with the margin, in seconds since 1970."""
     exceeded: int = 0
     """How many times it has begun to."""
@@ -130,7 +133,7 @@ class SharingReport(Message):
 
     generation: int
     """That of the last `WantedShares`; 0 before the first."""
-    time: float
+    time: UnixTime
     """When the samples were taken, in seconds since 1970."""
     uses: tuple[ShareUse, ...] = ()
     strangers: tuple[Strangers, ...] = ()

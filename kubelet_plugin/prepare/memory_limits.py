@@ -12,10 +12,11 @@ import logging
 from collections.abc import Collection
 from pathlib import Path
 
-from carina_dra.nvidia.nvml_library import NvmlLibrary
+from carina_dra.nvidia.nvml_library import NO_SUCH, NvmlLibrary
 from kubelet_plugin.claims.drift import MemoryLimitDrift
 from kubelet_plugin.claims.resource_failure import (
     MemoryLimitIgnored,
+    NvmlCallFailed,
     PodCgroupMissing,
     PodUnknown,
 )
@@ -70,12 +71,12 @@ class MemoryLimits:
         """Sets the limits of the claim's pods, unless they are as they have to be.
 
         Returns None if the claim is not enforced: the driver has no limits, or not exactly one pod
-        is known. If several are, each is kept within the limit by itself.
+        is known and there. If several are, each is kept within the limit by itself.
 
         Raises:
             ResourceError: a limit cannot be set or recorded, or does not hold; the cgroup of the
-                pod that is to start is not there; or a limit is demanded of a pod that is not
-                known.
+                pod that is to start, or of one that a limit is demanded of, is not there; or a
+                limit is demanded of a pod that is not known.
         """
         gpu, name = wanted.gpu, wanted.identity.name
         before = self._records.read(name)
@@ -93,9 +94,17 @@ class MemoryLimits:
             self._agree(before, wanted.identity, former, without=name)
         if record != before:
             self._records.store(name, record)
-        needed = wanted.pods is not None and len(pods) == 1
-        self._agree(record, wanted.identity, pods, missing_fails=needed)
-        return MadeLimit() if len(pods) == 1 else None
+        single = len(pods) == 1
+        # A demand without a pod of the call is that of a repair, or of an API server that is away:
+        # then another pod than the recorded one may be about to start.
+        needed = single and (wanted.pods is not None or wanted.demanded)
+        try:
+            held = self._agree(record, wanted.identity, pods, missing_fails=needed)
+        except ResourceError as error:
+            if gpu.memory_limits or not _is_without_limits(error):
+                raise
+            return None  # the driver was replaced by one without limits
+        return MadeLimit() if single and held else None
 
     def remove(self, identity: Identity) -> None:
         """Takes the claim's part from the limits of its pods, as far as they are still there.
@@ -121,15 +130,21 @@ class MemoryLimits:
         *,
         without: str = "",
         missing_fails: bool = False,
-    ) -> None:
-        """Sets the limits of pods to what is recorded, and reads them back."""
+    ) -> bool:
+        """Sets the limits of pods to what is recorded, and reads them back.
+
+        Returns whether the cgroups of all pods are there.
+        """
+        found = 0
         for pod in pods:
             cgroup = self._cgroup(pod)
             if cgroup is not None:
                 mib = self._records.total_mib(pod, identity.gpu, without=without)
                 self._set(record, pod, cgroup, mib * _MIB or None)
+                found += 1
             elif missing_fails:
                 raise ResourceError(PodCgroupMissing(pod, str(self._cgroup_root)))
+        return found == len(pods)
 
     def _set(self, record: LimitRecord, pod: str, cgroup: Path, limit: int | None) -> None:
         task = f"the memory of pod {pod} on {record.gpu} cannot be limited"
@@ -159,3 +174,8 @@ class MemoryLimits:
                 "claim; delete the pod and create it again to have it limited",
                 extra={"limit": wanted.identity.name},
             )
+
+
+def _is_without_limits(error: ResourceError) -> bool:
+    failure = error.failure
+    return isinstance(failure, NvmlCallFailed) and failure.failure.code in NO_SUCH

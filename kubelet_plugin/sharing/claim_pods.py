@@ -1,8 +1,9 @@
 """The pods of the claims that have shares, as the API server says.
 
 A claim is read once it is prepared. Another pod may use it later, and the kubelet does not say so:
-then carina-sharing reports processes of strangers on the GPU, and the claims of the GPU that
-several pods can have are read again, rarer and rarer as long as that changes nothing.
+then carina-sharing reports processes of strangers on the GPU, and the claims of the GPU are read
+again, rarer and rarer as long as that changes nothing. Any claim can get another pod, also one that
+a template made: a pod may name it.
 """
 
 import logging
@@ -78,8 +79,6 @@ class ClaimPods:
         self._pods: dict[str, tuple[Reference, ...]] = {}
         self._asked: dict[str, None] = {}
         """UIDs of claims to read, in this order."""
-        self._shareable: set[str] = set()
-        """UIDs of claims that another pod may use: no template made them."""
         self._strangers = StrangerWatch()
         self._stopped = False
 
@@ -110,7 +109,6 @@ class ClaimPods:
         sharing = {claim.uid: claim for claim in claims if has_shares(claim)}
         with self._state:
             self._claims = {uid: claim.reference for uid, claim in sharing.items()}
-            self._shareable = {uid for uid, claim in sharing.items() if claim.pod_claim is None}
             self._pods = {uid: pods for uid, pods in self._pods.items() if uid in sharing}
             asked = (*self._asked, *(uid for uid in sharing if uid not in self._pods))
             self._asked = dict.fromkeys(uid for uid in asked if uid in sharing)
@@ -125,7 +123,7 @@ class ClaimPods:
             self._strangers.keep({share.gpu for share in shares})
             gpus = self._strangers.due(strangers, self._clock())
             of_gpus = dict.fromkeys(share.claim.uid for share in shares if share.gpu in gpus)
-            self._asked |= {uid: None for uid in of_gpus if uid in self._shareable}
+            self._asked |= {uid: None for uid in of_gpus if uid in self._claims}
             self._state.notify_all()
 
     def _run(self) -> None:
@@ -157,10 +155,11 @@ class ClaimPods:
                 del self._asked[uid]
                 self._asked[uid] = None
 
-    def _learn(self, uid: str, pods: tuple[Reference, ...]) -> None:
+    def _learn(self, uid: str, found: tuple[Reference, ...] | None) -> None:
         with self._state:
             self._asked.pop(uid, None)
             before = self._pods.get(uid)
+            pods = before or () if found is None else found
             if uid not in self._claims or before == pods:
                 return
             if before is not None:
@@ -168,8 +167,10 @@ class ClaimPods:
             self._pods[uid] = pods
         self._changed()
 
-    def _pods_of(self, claim: ClaimReference) -> tuple[Reference, ...]:
-        """Returns the pods of a claim; none if it is gone.
+    def _pods_of(self, claim: ClaimReference) -> tuple[Reference, ...] | None:
+        """Returns the pods of a claim; None if it does not say them, such as one that is gone.
+
+        Who may delete a claim must not make its pods unknown: they can still use the GPU.
 
         Raises:
             ApiError: it cannot be read.
@@ -177,11 +178,11 @@ class ClaimPods:
         try:
             found = decode(ResourceClaim, self._read(claim))
         except NotFound:
-            return ()
+            return None
         except DecodeError as error:
             _log.warning("a claim cannot be read", extra={"claim": claim.key, "why": str(error)})
-            return ()
-        return pods_of(found) if found.metadata.uid == claim.uid else ()
+            return None
+        return pods_of(found) if found.metadata.uid == claim.uid else None
 
     def _pause(self, seconds: float) -> None:
         with self._state:

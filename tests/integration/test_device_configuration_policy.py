@@ -223,6 +223,16 @@ def test_the_largest_claims_are_looked_at(client: Client) -> None:
     assert _create(client, "ResourceClaim", _claim_spec(foreign)) is None
 
 
+def test_the_longest_lists_are_looked_at(client: Client) -> None:
+    memory = ["mps"] * 1500
+    long = {**_SHARE, "enforcement": {"memory": memory, "cores": []}}
+    wrong = {**_SHARE, "enforcement": {"memory": [*memory, {"mps": []}]}}
+    assert verdict(client, long) is None
+    answer = _create(client, "ResourceClaim", _claim_spec([_config(long)] * 31 + [_config(wrong)]))
+    assert answer is not None
+    assert "config[31].opaque.parameters.enforcement.memory" in answer
+
+
 def test_a_class_from_before_the_policy_can_be_labelled(client: Client, cluster: Cluster) -> None:
     cluster.kubectl("delete", "validatingadmissionpolicybinding", "carina-device-configuration")
     spec = {"config": [_config({})]}

@@ -1,8 +1,12 @@
 """A node whose driver limits the memory of cgroups, and pods on it."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from carina_dra.kube.errors import ApiOperation, Unreachable
+from kubelet_plugin.claims.claim import ClaimReference
 from tests.integration.mig.agreement import TwoGpus
 
 GIB = 2**30
@@ -13,8 +17,12 @@ POD, OTHER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-22
 DEMANDS_KERNEL = {"kind": "ShareConfig", "enforcement": {"memory": "kernel"}}
 
 
+@dataclass
 class Limited(TwoGpus):
     """A node whose driver limits the memory of cgroups, with pods of the class Burstable."""
+
+    api_away: bool = False
+    """Whether the API server does not respond, so that claims are prepared from their record."""
 
     def start_pod(self, uid: str) -> Path:
         """Makes the cgroup of a pod, as the kubelet does first."""
@@ -43,6 +51,11 @@ class Limited(TwoGpus):
         """What the claim's containers are told."""
         (variable,) = [v for v in _variables(self.spec(claim)) if "_MEMORY_ENFORCEMENT=" in v]
         return variable.partition("=")[2]
+
+    def _read_claim(self, claim: ClaimReference, patience: float) -> Mapping[str, Any]:
+        if self.api_away:
+            raise Unreachable(ApiOperation("get", "resourceclaims"), "no response")
+        return super()._read_claim(claim, patience)
 
     def _cgroup(self, uid: str) -> Path:
         return self.cgroup_root / f"kubepods/burstable/pod{uid}"

@@ -196,6 +196,31 @@ def test_a_claim_that_demands_the_kernel_is_not_prepared_while_its_pod_is_not_kn
     assert node.limits() == {POD: GIB}
 
 
+def test_a_demanded_limit_is_not_said_of_a_pod_that_replaced_the_known_one(node: Limited) -> None:
+    node.start_pod(POD)
+    node.reserve("train", POD)
+    node.configs["train"] = DEMANDS_KERNEL
+    node.prepare("train")
+    node.end_pod(POD)
+    node.start_pod(OTHER)
+    node.api_away = True
+    with pytest.raises(ClaimError) as caught:
+        node.prepare("train")
+    assert isinstance(_cause(caught), PodCgroupMissing)
+    node.reserve("train", OTHER)
+    node.api_away = False
+    node.prepare("train")
+    assert node.limits() == {OTHER: GIB}
+
+
+def test_no_limit_is_said_of_a_pod_that_replaced_the_known_one(started: Limited) -> None:
+    started.end_pod(POD)
+    started.start_pod(OTHER)
+    started.api_away = True
+    started.prepare("train")
+    assert started.level("train") == "none"
+
+
 def test_a_pod_without_a_cgroup_does_not_start_unlimited(node: Limited) -> None:
     node.reserve("train", POD)
     with pytest.raises(ClaimError, match="set cgroup_root") as caught:
@@ -253,6 +278,18 @@ def test_a_limit_stays_while_the_driver_does_not_say_that_it_has_limits(started:
     started.repair()
     assert started.limits() == {POD: GIB}
     assert started.level("train") == "kernel"
+
+
+def test_a_driver_replaced_by_one_without_limits_keeps_no_claim(started: Limited) -> None:
+    started.simulated.limit_memory(by_cgroup=False)
+    started.repair()
+    assert started.reporter.unrepaired == []
+    assert started.level("train") == "none"
+    started.prepare("train")
+    started.unprepare("train")
+    started.end_pod(POD)
+    started.repair()
+    assert started.records() == set()
 
 
 def test_a_lost_gpu_does_not_keep_a_claim(started: Limited) -> None:

@@ -108,6 +108,12 @@ def test_hierarchies_of_v1_that_disagree_are_of_no_pod() -> None:
     assert pod_of(text, DEFAULT_FOLDERS) is None
 
 
+@pytest.mark.parametrize("end", ["\r", "\v", "\f", "\x1c", "\x1e", "\x85", "\u2028"])
+def test_a_container_cannot_write_a_line_by_the_name_of_a_cgroup(end: str) -> None:
+    path = f"/kubepods/pod{UID}/{ID}/name{end}0::/kubepods/pod{OTHER}"
+    assert pod_of(v2(path), DEFAULT_FOLDERS) == POD
+
+
 def test_a_path_may_have_colons() -> None:
     text = f"0::/kubepods/pod{UID}/{ID}/a:b\n"
     assert pod_of(text, DEFAULT_FOLDERS) == POD

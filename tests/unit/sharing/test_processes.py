@@ -116,6 +116,21 @@ def test_a_process_that_moves_belongs_to_where_it_is(
     assert seen(reader, node)[0][1] is None
 
 
+def test_a_process_whose_first_thread_has_ended_is_of_the_pod_of_the_others(
+    procfs: Procfs,
+) -> None:
+    procfs.add(101, None)
+    for thread, path, state in ((101, "/", "Z"), (102, f"/kubepods/pod{UID}/{ID}", "S")):
+        folder = procfs.folder / f"101/task/{thread}"
+        folder.mkdir(parents=True)
+        (folder / "stat").write_text(f"{thread} (a) {state} 0\n")
+        (folder / "cgroup").write_text(f"4:memory:{path}\n")
+    stat = procfs.folder / "101/stat"
+    stat.write_text(stat.read_text().replace(") S", ") Z"))
+    (procfs.folder / "101/cgroup").write_text("4:memory:/\n")
+    assert procfs.table.pod(101, listed_at=1000) == PodCgroup(UID, ID)
+
+
 @contextmanager
 def sleeping() -> Iterator[int]:
     command = [sys.executable, "-c", "input()"]

@@ -15,7 +15,7 @@ import pytest
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import Body
-from carina_dra.kube.errors import ApiError, ApiOperation, Unreachable
+from carina_dra.kube.errors import ApiError, ApiOperation, NotFound, Unreachable
 from carina_dra.sharing.message import MOST_BYTES, ShareUse, SharingReport, Strangers
 from kubelet_plugin.claims.checkpoint import Checkpoint
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
@@ -43,6 +43,8 @@ class Node:
     folder: Path
     claims: dict[str, NodeClaim] = field(default_factory=dict)
     pods: dict[str, list[str]] = field(default_factory=dict)
+    uids: dict[str, str] = field(default_factory=dict)
+    """Of claims whose UID is not their name."""
     reads: list[str] = field(default_factory=list)
     failing: ApiError | None = None
     servers: list[SharingServer] = field(default_factory=list)
@@ -76,7 +78,8 @@ class Node:
             {"resource": "pods", "name": name, "uid": name}
             for name in self.pods.get(claim.name, [])
         ]
-        metadata = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
+        uid = self.uids.get(claim.name, claim.uid)
+        metadata = {"namespace": claim.namespace, "name": claim.name, "uid": uid}
         return {"metadata": metadata, "spec": {}, "status": {"reservedFor": users}}
 
 
@@ -372,13 +375,15 @@ def test_a_clock_that_was_set_back_does_not_make_it_older(node: Node) -> None:
     assert server.told[-1].generation > 10**18
 
 
-def test_a_second_pod_of_a_claim_is_found_when_strangers_compute(node: Node) -> None:
-    node.record(shared("a"), shared("b", template=True))
+@pytest.mark.parametrize("template", [False, True], ids=["of a user", "said to be of a template"])
+def test_a_second_pod_of_a_claim_is_found_when_strangers_compute(
+    node: Node, template: bool
+) -> None:
+    node.record(shared("a", template=template), shared("b"))
     node.pods = {"a": ["first"], "b": ["other"]}
     server, plugin = node.server(), node.plugin()
     eventually(lambda: names(server) == ["a", "b"])
     node.pods["a"] = ["first", "second"]
-    before = node.reads.count("b")
 
     server.say(report("a", "b", strangers=1))
 
@@ -386,8 +391,25 @@ def test_a_second_pod_of_a_claim_is_found_when_strangers_compute(node: Node) -> 
         return [pod.name for pod in server.told[-1].shares[0].pods]
 
     eventually(lambda: pods() == ["first", "second"])
-    assert node.reads.count("b") == before, "a claim of a template belongs to one pod"
     plugin.seconds = 1000.0
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+def test_the_pods_of_a_claim_that_was_deleted_stay_known(node: Node, again: bool) -> None:
+    node.record(shared("a"))
+    node.pods = {"a": ["first"]}
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    if again:
+        node.uids["a"] = "another"
+    else:
+        node.failing = NotFound(ApiOperation.on("get", RESOURCE_CLAIMS), "it is gone")
+    reads = len(node.reads)
+
+    server.say(report("a", strangers=1))
+
+    eventually(lambda: len(node.reads) > reads and not plugin.pods._asked)
+    assert [pod.name for pod in plugin.pods.known["a"]] == ["first"]
 
 
 def test_strangers_that_stay_are_asked_about_rarer_and_rarer(node: Node) -> None:
