@@ -9,7 +9,6 @@ little: a driver may count memory that is being freed.
 from dataclasses import dataclass, replace
 from typing import Final
 
-MIB: Final = 2**20
 LEAST_MARGIN_MIB: Final = 64
 MARGIN_PERCENT: Final = 2
 IN_A_ROW: Final = 2

@@ -99,6 +99,10 @@ class SocketServer:
             writer.transport.abort()
         if tasks := asyncio.all_tasks(self._loop):
             self._loop.run_until_complete(asyncio.wait(tasks, timeout=_END_SECONDS))
+        if late := asyncio.all_tasks(self._loop):
+            for task in late:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(late))
         self._loop.close()
 
     def _wake(self) -> None:

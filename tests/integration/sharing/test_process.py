@@ -2,8 +2,10 @@
 
 import json
 import socket
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -144,8 +146,15 @@ def test_its_probes_answer(node: Site) -> None:
         port = free.getsockname()[1]
     node.start("--http-address", f"127.0.0.1:{port}")
     for path in ("healthz", "readyz", "metrics"):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=30) as answer:
-            assert answer.status == 200
+        eventually(partial(_answers, f"http://127.0.0.1:{port}/{path}"))
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return bool(answer.status == 200)
+    except urllib.error.URLError:
+        return False  # it does not listen yet
 
 
 def test_processes_that_it_cannot_tell_are_strangers(node: Site) -> None:

@@ -114,6 +114,15 @@ def test_a_container_cannot_write_a_line_by_the_name_of_a_cgroup(end: str) -> No
     assert pod_of(v2(path), DEFAULT_FOLDERS) == POD
 
 
+def test_a_hierarchy_of_v1_that_knows_the_container_tells_it() -> None:
+    text = f"4:memory:/kubepods/pod{UID}\n3:cpu:/kubepods/pod{UID}/{ID}\n"
+    assert pod_of(text, DEFAULT_FOLDERS) == POD
+
+
+def test_a_line_without_an_absolute_path_says_nothing() -> None:
+    assert pod_of(v2(f"kubepods/pod{UID}/{ID}"), DEFAULT_FOLDERS) is None
+
+
 def test_a_path_may_have_colons() -> None:
     text = f"0::/kubepods/pod{UID}/{ID}/a:b\n"
     assert pod_of(text, DEFAULT_FOLDERS) == POD
@@ -153,7 +162,10 @@ def test_the_outermost_folder_is_the_kubelets() -> None:
     assert kubepods_folder(v2(own)) == KubepodsFolder("/kubepods")
 
 
-@pytest.mark.parametrize("own", ["/", "/init.scope", "/kubepods", "/system.slice/kubelet.service"])
+@pytest.mark.parametrize(
+    "own",
+    ["/", "/init.scope", "/kubepods", "/system.slice/kubelet.service", "/machine/podman"],
+)
 def test_a_process_of_no_pod_does_not_tell_it(own: str) -> None:
     assert kubepods_folder(v2(own)) is None
 
@@ -161,6 +173,10 @@ def test_a_process_of_no_pod_does_not_tell_it(own: str) -> None:
 def test_a_path_above_the_root_of_the_cgroup_namespace_is_noticed() -> None:
     assert is_below_another_root(v2("/../../kubepods-burstable-podx.slice/y"))
     assert not is_below_another_root(v2("/a..b/c"))
+
+
+def test_one_hierarchy_of_v1_above_the_root_of_the_cgroup_namespace_is_noticed() -> None:
+    assert is_below_another_root("4:memory:/\n1:name=systemd:/../init.scope\n")
 
 
 @given(st.text())

@@ -61,6 +61,11 @@ def test_a_use_is_idle_while_none_of_its_processes_computes() -> None:
     assert report(asked, seen(), seen()).uses[0].idle_since == 0.0
 
 
+def test_a_use_is_idle_only_while_all_of_its_pods_are() -> None:
+    asked = wanted(share("a", "p", "q"))
+    assert report(asked, seen(process("p", 1, 0), process("q", 1, 5))).uses[0].idle_since is None
+
+
 def test_processes_of_others_are_strangers() -> None:
     told = report(
         wanted(share("a", "p")), seen(process("p", 1), process("other", 20), process(None, 30))

@@ -148,7 +148,7 @@ def test_what_is_no_message_closes_its_connection_alone(
         sender.join()
         server.tell()
         assert good.report() == site.report
-    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    (record,) = [record for record in caplog.records if record.name == "sharing.socket_server"]
     assert problem in vars(record)["problem"]
     assert site.received == []
 

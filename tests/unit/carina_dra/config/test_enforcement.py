@@ -10,6 +10,7 @@ from carina_dra.config.enforcement import (
     MEMORY_ATTRIBUTES,
     LackingLevel,
     Levels,
+    demand_remedy,
     demanded,
 )
 
@@ -26,6 +27,15 @@ def test_a_demand_is_met_if_all_of_its_levels_are_in_force(
     there: frozenset[Any], wanted: frozenset[Any]
 ) -> None:
     lacking = list(Levels(memory=there).lacking(wanted, ()))
+    assert {lack.level for lack in lacking} == wanted - there
+
+
+@pytest.mark.parametrize("there", subsets(CORE_ATTRIBUTES))
+@pytest.mark.parametrize("wanted", subsets(CORE_ATTRIBUTES))
+def test_a_demand_of_cores_is_met_if_all_of_its_levels_are_in_force(
+    there: frozenset[Any], wanted: frozenset[Any]
+) -> None:
+    lacking = list(Levels(cores=there).lacking((), wanted))
     assert {lack.level for lack in lacking} == wanted - there
 
 
@@ -77,3 +87,10 @@ def test_a_demand_is_a_word_or_a_list(written: object, levels: tuple[str, ...]) 
 def test_what_is_no_level_is_no_demand(written: object) -> None:
     with pytest.raises(ValueError, match="write none or kernel or mps or watchdog, or a"):
         demanded(written, MEMORY_ATTRIBUTES)
+
+
+def test_what_can_be_demanded_is_said_with_a_list_of_the_strongest_and_the_last_level() -> None:
+    assert demand_remedy(MEMORY_ATTRIBUTES) == (
+        "write none or kernel or mps or watchdog, or a list such as [kernel, watchdog], all of "
+        "whose levels are demanded"
+    )

@@ -59,22 +59,31 @@ def test_rules_are_read_in_their_order() -> None:
     ("written", "problem"),
     [
         ({"0": ["gpu"]}, "must be a list"),
-        (["gpu"], "entry 1 must have kinds and one of minor, uuid, product"),
+        (["gpu"], "entry 1 must have kinds and one of minor, uuid, product; it has neither"),
         ([{"minor": 0}], "entry 1 must have kinds and one of minor, uuid, product; it has minor"),
         ([{"kinds": ["gpu"]}], "it has kinds"),
         ([{"minor": 0, "uuid": UUID, "kinds": []}], "it has minor, uuid, kinds"),
         ([{"index": 0, "kinds": []}], "has the unknown key index; write kinds and one of minor"),
         ([{1: 0, "kinds": []}], "has the unknown key 1"),
+        ([{"name": "a", "index": 0, "kinds": []}], "has the unknown key index"),
         ([{"minor": "0", "kinds": []}], "has minor '0'; write a number"),
         ([{"minor": True, "kinds": []}], "has minor True; write a number"),
         ([{"minor": -1, "kinds": []}], "has minor -1; write a number"),
         ([{"uuid": "GPU-1", "kinds": []}], "has uuid 'GPU-1'; write a UUID as nvidia-smi"),
         ([{"product": "", "kinds": []}], "has product ''; write a pattern"),
+        ([{"product": "A" * 129, "kinds": []}], "write a pattern of 1 to 128 characters"),
         ([{"minor": 0, "kinds": ["whole"]}], "has kinds ['whole']; write a list of some of gpu"),
         ([{"minor": 0, "kinds": "gpu"}], "has kinds 'gpu'; write a list of some of gpu"),
+        ([{"minor": 0, "kinds": {"gpu": True}}], "has kinds {'gpu': True}; write a list"),
         ([{"minor": 0, "kinds": [1]}], "has kinds [1]; write a list of some of gpu"),
     ],
 )
 def test_what_is_no_rule_is_refused_by_name(written: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
         parse_kind_rules(written)
+
+
+@pytest.mark.parametrize("pattern", ["A", "A" * 128])
+def test_a_pattern_has_1_to_128_characters(pattern: str) -> None:
+    written = [{"product": pattern, "kinds": []}]
+    assert parse_kind_rules(written) == (KindRule(ByProduct(pattern), frozenset()),)

@@ -79,6 +79,16 @@ def test_it_is_within_again_when_it_was_for_a_while() -> None:
     assert after(begun, report(10.0 + CALM)) == {KEY: WithinShare()}
 
 
+def test_it_stays_exceeded_where_the_clock_has_not_moved() -> None:
+    begun = report(10.0, used=2000, since=10.0)
+    assert after(begun, report(10.0)) == after(begun)
+
+
+def test_it_is_within_where_the_clock_was_set_back() -> None:
+    begun = report(10.0, used=2000, since=10.0)
+    assert after(begun, report(9.5)) == {KEY: WithinShare()}
+
+
 @given(st.lists(st.booleans(), min_size=1, max_size=200))
 def test_who_flaps_changes_at_most_twice_in_the_calm_time(exceeding: list[bool]) -> None:
     found: Standings = {}

@@ -1,6 +1,7 @@
 """What carina-sharing is told of recorded claims."""
 
 import string
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,10 +38,29 @@ def test_several_shares_of_a_claim_on_a_gpu_are_added_up() -> None:
     assert amounts == [("GPU-0", 3072, 30), ("GPU-1", 4096, 5)]
 
 
+def test_the_shares_of_a_claim_are_sorted_by_gpu() -> None:
+    shared = claim(
+        allocated_share("gpu-1-share", "a", share_id="a"),
+        allocated_share("gpu-0-share", "b", share_id="b"),
+    )
+    assert [share.gpu for share in shares_of([shared], GPUS, {})] == ["GPU-0", "GPU-1"]
+
+
+def test_a_claim_has_no_more_than_all_cores_of_a_gpu() -> None:
+    """More than all do not fit into a message."""
+    shared = claim(
+        allocated_share("gpu-0-share", "a", share_id="a", cores=60),
+        allocated_share("gpu-0-share", "b", share_id="b", cores=60),
+    )
+    assert [share.cores for share in shares_of([shared], GPUS, {})] == [100]
+
+
 def test_other_devices_and_gpus_that_are_not_there_are_left_out() -> None:
     whole = claim(allocated("gpu-0"), uid="whole")
     gone = claim(allocated_share("gpu-7-share", share_id="a"), uid="gone")
-    admin = claim(allocated("gpu-0-share", admin_access=True), uid="admin")
+    admin = claim(
+        replace(allocated_share("gpu-0-share", share_id="a"), admin_access=True), uid="admin"
+    )
     no_amount = claim(allocated("gpu-0-share", share_id="a"), uid="none")
 
     assert shares_of([whole, gone, admin, no_amount], GPUS, {}) == ()
@@ -71,6 +91,13 @@ def test_the_order_of_claims_does_not_matter(names: list[str]) -> None:
     }
     found = shares_of(claims.values(), GPUS, {})
     assert [share.claim.uid for share in found] == ["a", "b", "c"]
+
+
+def test_the_pods_of_the_last_claims_are_left_out_where_there_are_more_than_8000() -> None:
+    pods = tuple(POD.model_copy(update={"uid": f"{number}"}) for number in range(7999))
+    claims = [claim(allocated_share("gpu-0-share", share_id="a"), uid=uid) for uid in "abc"]
+    found = shares_of(claims, GPUS, {"a": pods, "b": (POD, POD), "c": (POD,)})
+    assert [len(share.pods) for share in found] == [7999, 1, 0]
 
 
 def test_the_shares_of_the_largest_node_fit_into_a_message() -> None:
