@@ -197,7 +197,8 @@ class Sharing(Part):
     enabled: bool | Literal["auto"] = Field(
         default="auto",
         description="whether what processes use of shared GPUs is watched: `auto` for the nodes "
-        "whose `device_kinds`, in the settings of the plugin, have `share`",
+        "whose `device_kinds` or `device_kinds_by_gpu`, in the settings of the plugin, have "
+        "`share`",
     )
     priority_class_name: str = Field(
         default="system-node-critical", description="PriorityClass of the pods; empty for none"

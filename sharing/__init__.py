@@ -9,6 +9,7 @@
 These decide, and are pure. The rest samples and serves:
 
     processes      who uses a GPU, by NVML, and of which pod a process is, by procfs
+    change_log     what of it goes into the log
     sampling       the thread that samples while a GPU is shared
     socket_server  the socket that the plugin connects to
     namespaces     whether this process sees those of the node

@@ -7,15 +7,14 @@ driver that does not return keeps this thread alone: `Sampling.report` says so m
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Callable
 from typing import Final
 
 from carina_dra.nvidia.nvml_library import NvmlBusyError, NvmlCallError, NvmlLibrary
-from carina_dra.sharing.message import ShareUse, SharingReport, Unwatched, WantedShares
-from sharing.observation import NO_PAST, GpuSample, Seen, Unseen, observe
+from carina_dra.sharing.message import SharingReport, Unwatched, WantedShares
+from sharing.change_log import ChangeLog
+from sharing.observation import NO_PAST, GpuSample, Unseen, observe
 from sharing.processes import GpuProcesses
-from sharing.use import mib
 
 _INTERVAL: Final = 0.3
 """Seconds from the begin of a sample to that of the next."""
@@ -25,7 +24,6 @@ _RETRY: Final = 2.0
 """Seconds until the next sample if no GPU could be read: nvmlInit may take long."""
 _TELL_INTERVAL: Final = 1.0
 """Seconds between two reports, unless more has changed than amounts."""
-_LOGGED_PROCESSES: Final = 8
 _HANG: Final = 5.0
 """Seconds after which a sample that has not ended is called a hang."""
 _DRIVER_REPLACED: Final = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
@@ -61,6 +59,7 @@ class Sampling:
         self._began: float | None = None
 
         # Used by the thread only:
+        self._changes = ChangeLog()
         self._past = NO_PAST
         self._told: SharingReport | None = None
         self._is_open = False
@@ -116,7 +115,7 @@ class Sampling:
         elif self._is_open:
             self._close()
         seen = observe(wanted, samples, self._past, self._now())
-        _log_changes(self._report, seen.report, samples)
+        self._changes.note(self._report, seen.report, samples, self._clock())
         self._past = seen.past
         with self._state:
             self._report = seen.report
@@ -165,41 +164,3 @@ def _without_amounts(report: SharingReport) -> object:
         [stranger.gpu for stranger in report.strangers],
         report.unwatched,
     )
-
-
-def _log_changes(
-    before: SharingReport, after: SharingReport, samples: Mapping[str, GpuSample]
-) -> None:
-    exceeded = {(use.gpu, use.claims): use.exceeded for use in before.uses}
-    for use in after.uses:
-        if use.exceeded > exceeded.get((use.gpu, use.claims), 0):
-            _log.warning(
-                "pods use more memory of a GPU than they have shares of",
-                extra={
-                    "gpu": use.gpu,
-                    "claims": list(use.claims),
-                    "used_mib": use.used_mib,
-                    "given_mib": use.given_mib,
-                    "pods": {
-                        f"{pod.pod.namespace}/{pod.pod.name}": pod.memory_mib for pod in use.pods
-                    },
-                    "processes": _largest(use, samples),
-                },
-            )
-    known = {(gpu.gpu, gpu.reason) for gpu in before.unwatched}
-    for gpu in after.unwatched:
-        if (gpu.gpu, gpu.reason) not in known:
-            _log.warning(
-                "a shared GPU is not watched", extra={"gpu": gpu.gpu, "reason": gpu.reason}
-            )
-
-
-def _largest(use: ShareUse, samples: Mapping[str, GpuSample]) -> list[Mapping[str, object]]:
-    """The processes of a use with the most memory: a sample has them in that order."""
-    sample, pods = samples.get(use.gpu), {pod.pod.uid for pod in use.pods}
-    own = (
-        {"pid": process.pid, "container": process.container_id, "memory_mib": mib(process.memory)}
-        for process in (sample.processes if isinstance(sample, Seen) else ())
-        if process.pod_uid in pods
-    )
-    return list(islice(own, _LOGGED_PROCESSES))

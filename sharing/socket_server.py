@@ -173,7 +173,7 @@ class SocketServer:
         return False
 
     async def _send(self, writer: asyncio.StreamWriter, news: asyncio.Event, pid: int) -> None:
-        while True:
+        while news in self._connections:  # a cancellation may be lost in `wait_for` of Python 3.11
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), self._heartbeat)
             news.clear()

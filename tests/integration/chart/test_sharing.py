@@ -81,6 +81,13 @@ def test_an_entry_may_take_shares_from_its_nodes(render: Render) -> None:
     assert set(objects(render, "DaemonSet", values)) == {"carina-sharing", "carina-sharing-shares"}
 
 
+def test_it_runs_where_some_gpus_alone_are_shared(render: Render) -> None:
+    values = of("gpu,monitor")
+    rules = [{"minor": 0, "kinds": ["mig"]}, {"minor": 7, "kinds": ["share"]}]
+    values["kubeletPlugin"]["settings"]["device_kinds_by_gpu"] = rules
+    assert list(objects(render, "DaemonSet", values)) == ["carina-sharing"]
+
+
 def test_its_value_says_otherwise(render: Render) -> None:
     assert objects(render, "DaemonSet", {**of("share"), "sharing": {"enabled": False}}) == {}
     assert list(objects(render, "DaemonSet", {"sharing": {"enabled": True}})) == ["carina-sharing"]

@@ -7,6 +7,9 @@
 {{- if kindIs "string" $kinds }}
 {{- $kinds = splitList "," (nospace $kinds) }}
 {{- end }}
+{{- range .settings.device_kinds_by_gpu }}
+{{- $kinds = concat $kinds .kinds }}
+{{- end }}
 {{- if or (eq (toString $enabled) "true") (and (eq (toString $enabled) "auto") (has "share" $kinds)) }}
 {{- $pools = append $pools . }}
 {{- end }}
