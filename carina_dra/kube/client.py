@@ -223,11 +223,12 @@ class Client:
     ) -> bytes:
         """The text that the server has at a path, such as `/metrics`.
 
-        Raises ServerError if it has more than `most_bytes` bytes.
+        Raises ServerError if it has more than `most_bytes` bytes, and Unreachable if the server is
+        silent for `timeout` seconds, or its answer is not complete that long after it began.
         """
         stream = self._transport.stream(operation, path, query={}, timeout=timeout, silence=timeout)
         try:
-            return stream.content(most_bytes)
+            return stream.content(most_bytes, timeout)
         finally:
             stream.close()
 

@@ -6,6 +6,7 @@ thread-safe; its connections are kept alive and pooled.
 
 import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -189,15 +190,21 @@ class Stream:
             if not self._interrupted:
                 raise Unreachable(self._operation, f"the stream broke: {error}") from error
 
-    def content(self, most_bytes: int) -> bytes:
-        """All of it.
+    def content(self, most_bytes: int, seconds: float) -> bytes:
+        """All of it, if it comes within so many seconds, however small its pieces are.
 
-        Raises Unreachable if the connection breaks, ServerError if it has more than `most_bytes`.
+        Raises Unreachable if it does not, or the connection breaks, ServerError if it has more than
+        `most_bytes`.
         """
         found = bytearray()
+        end = time.monotonic() + seconds
         try:
-            for chunk in self._response.stream(65536):
+            while chunk := self._response.read1(65536):
                 found += chunk
+                if time.monotonic() > end:
+                    raise Unreachable(
+                        self._operation, f"the answer takes longer than {seconds:g} s"
+                    )
                 if len(found) > most_bytes:
                     raise errors.ServerError(
                         self._operation, f"the answer has more than {most_bytes} bytes"

@@ -188,7 +188,7 @@ class GroupRegistry:
             if made is None:
                 self.groups.pop(key, None)
                 self._set_aside.forget(GROUPS, key)
-                if key not in self._members:
+                if key not in self._members and key not in self.declared:
                     self._evictions.end(key)
             else:
                 self.groups[key] = made

@@ -52,10 +52,11 @@ class LastEvictions:
         """Records that a group begins with a pod."""
         owner = _owner_of(pod)
         if owner is not None and owner in self._of_owner:
-            self._of_group[group] = self._of_owner[owner]
+            known = self._of_group.get(group, 0.0)
+            self._of_group[group] = max(known, self._of_owner[owner])
 
     def end(self, group: str) -> None:
-        """Records that a group has no pods any more."""
+        """Records that a group has no pods any more, and no PodGroup."""
         self._of_group.pop(group, None)
 
 

@@ -65,15 +65,24 @@ def run(arguments: Namespace) -> int:
         url: str | None = arguments.metrics_url
         connection = configuration.find(None) if url is None else _of_url(url)
         with Client(connection) as client:
-            while True:
-                usage = _of_page(client, url) if url else _of_cluster(client, arguments)
-                _print(usage, arguments)
-                if not arguments.watch:
-                    return SOME_NOT_READ if usage.unreadable else PRINTED
+            usage = _of_page(client, url) if url else _of_cluster(client, arguments)
+            _print(usage, arguments)
+            while arguments.watch:
                 time.sleep(arguments.interval)
+                try:
+                    usage = _of_page(client, url) if url else _of_cluster(client, arguments)
+                except (ApiError, MetricsError, UsageUnreadableError) as error:
+                    _complain(error)  # it may be there again at the next look
+                else:
+                    _print(usage, arguments)
+            return SOME_NOT_READ if usage.unreadable else PRINTED
     except (ApiError, ConfigurationError, MetricsError, UsageUnreadableError) as error:
-        print(f"carina top: {_printable(str(error))}", file=sys.stderr)
+        _complain(error)
         return FAILED
+
+
+def _complain(error: Exception) -> None:
+    print(f"carina top: {_printable(str(error))}", file=sys.stderr, flush=True)
 
 
 def _print(usage: ClusterUsage, arguments: Namespace) -> None:

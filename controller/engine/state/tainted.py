@@ -7,10 +7,16 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Final, TypeAlias
 
-from carina_dra.allocator.taint import added_by_rules, may_apply, prevents_allocation
+from carina_dra.allocator.taint import (
+    added_by_rules,
+    may_apply,
+    prevents_allocation,
+    tolerates,
+)
 from carina_dra.allocator.usage import PoolId
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import (
+    Allocation,
     DeviceResult,
     DeviceTaint,
     DeviceTaintRule,
@@ -115,6 +121,21 @@ class TaintedDevices:
         """The taints that keep claims away with which its driver publishes a device."""
         taints = self._published.get(PoolId(result.driver, result.pool), _NONE)
         return taints.get(result.device, ())
+
+    def keep_away(self, allocation: Allocation) -> bool:
+        """Whether a taint that the claim does not tolerate keeps it from these devices now."""
+        if not self._cluster.features.device_taints:
+            return False
+        rules = self._cluster.rules.values()
+        return any(
+            prevents_allocation(taint)
+            and not any(tolerates(toleration, taint) for toleration in result.tolerations)
+            for result in allocation.devices.results
+            for taint in (
+                *self.of_driver(result),
+                *added_by_rules(rules, result.driver, result.pool, result.device),
+            )
+        )
 
     def evicting(self, result: DeviceResult) -> _Taints:
         """The taints of a device with the effect NoExecute, those of rules too."""

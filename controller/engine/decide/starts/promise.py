@@ -63,6 +63,8 @@ def _keep(trial: Trial, nomination: Nomination) -> Taken | None:
         is_open = is_known and state.occupancy.allocation(claim) is None
         if not is_open or not state.occupancy.cluster.fits(allocation):
             return None
+        if state.tainted.keep_away(allocation):
+            return None  # a device has failed meanwhile
     given = {claim for claim, _ in nomination.allocations}
     needed = state.occupancy.claims_on(pod, node)
     if any(state.occupancy.allocation(claim) is None for claim in needed if claim not in given):

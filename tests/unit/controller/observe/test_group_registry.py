@@ -188,6 +188,24 @@ def test_what_is_known_of_a_group_ends_with_its_last_pod() -> None:
     assert roster.groups["t/pod/p"].evicted is None
 
 
+def test_the_last_eviction_of_a_pod_group_is_known_as_long_as_the_pod_group_is_there() -> None:
+    """A JobSet deletes all Jobs of a group, and makes others, before it has pods again."""
+    roster = some_groups()
+    roster.note_evicted(roster.members("t/g")[0], NOW)
+    roster.remove("t/g-0")
+    roster.refresh()
+    roster.put(pod("g-0", group="g"))
+    roster.refresh()
+    assert roster.groups["t/g"].evicted == NOW
+    roster.remove("t/g-0")
+    roster.declare("t/g", None)
+    roster.refresh()
+    roster.declare("t/g", declared())
+    roster.put(pod("g-0", group="g"))
+    roster.refresh()
+    assert roster.groups["t/g"].evicted is None
+
+
 def leaves_its_device(name: str, at: float) -> ObservedPod:
     """A pod of the Job that runs, and that kube-controller-manager evicts for its device."""
     return replace(running(name, owner=JOB), device_eviction=at)

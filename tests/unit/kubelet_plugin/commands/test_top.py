@@ -3,10 +3,11 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -174,6 +175,8 @@ class Cluster:
     pages: dict[str, Callable[[], tuple[int, str]]] = field(default_factory=dict)
     """By the name of the pod."""
     asked: list[str] = field(default_factory=list)
+    pause: float = 0.0
+    """Seconds after each byte of an answer."""
 
     def add(self, node: str, page: str | Callable[[], tuple[int, str]], ready: str = "") -> None:
         name = f"plugin-{len(self.pods)}"
@@ -213,7 +216,13 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
             self.send_response(code)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            if not made.pause:
+                self.wfile.write(content)
+                return
+            with suppress(OSError):  # who asked has given up
+                for byte in content:
+                    self.wfile.write(bytes([byte]))
+                    sleep(made.pause)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -332,6 +341,37 @@ def test_the_plugin_of_one_node_is_read_without_a_cluster(
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         run("--metrics-url", url)
+
+
+def test_a_node_whose_answer_has_no_end_is_given_up(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(top, "_PATIENCE", 0.5)
+    cluster.add("drips", "#" * 100)
+    cluster.pause = 0.3
+    assert run("--metrics-url", cluster.url) == 2
+    assert "takes longer than 0.5 s" in capsys.readouterr().err
+
+
+def test_it_watches_on_when_nothing_can_be_read_for_a_while(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(
+        [(200, metrics()), (503, "no route"), (200, "carina_gpu_info{{"), (200, metrics())]
+    )
+    cluster.add("node-1", lambda: next(answers))
+    looks = iter([None, None, None])
+
+    def pause(_: float) -> None:
+        if next(looks, 0) == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("kubelet_plugin.commands.top.time.sleep", pause)
+    with pytest.raises(KeyboardInterrupt):
+        run("--metrics-url", cluster.url, "--watch")
+    shown = capsys.readouterr()
+    assert shown.out.count("NODE") == 2
+    assert shown.err.count("carina top: ") == 2
 
 
 def test_it_watches_until_it_is_interrupted(

@@ -2,9 +2,27 @@
 
 from dataclasses import replace
 
+from carina_dra.resource import (
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+    DeviceToleration,
+    ObjectMeta,
+    TolerationOperator,
+)
+from controller.engine.decide.cycle import plan
 from controller.engine.model.plan import Action, CarriedOver, Nomination
 from controller.engine.model.pod import Evicting, PodNeeds
-from tests.unit.controller.engine.scene import Scene, devices_of, gpus_of, nominated, only, started
+from tests.unit.controller.engine.scene import (
+    TAINT,
+    Scene,
+    devices_of,
+    gpus_of,
+    nominated,
+    only,
+    started,
+    tainted,
+)
 
 
 def _promised(*promises: tuple[str, str, int], **settings: object) -> Scene:
@@ -71,6 +89,30 @@ def test_a_promise_is_dropped_if_others_have_the_devices() -> None:
     scene = _promised(("new-0", "a", 1)).waits("new").claim("theirs", 1, "a")
     scene.pod(None, "a", name="other", claims=("theirs",))
     assert started(scene.plan()) == {"new-0": "b"}
+
+
+def test_a_promise_is_dropped_if_the_device_has_failed() -> None:
+    scene = tainted(_promised(("new-0", "a", 0)).waits("new"), "a")
+    assert started(scene.plan()) == {"new-0": "b"}
+
+
+def test_a_promise_is_dropped_if_an_administrator_has_tainted_the_device() -> None:
+    scene = _promised(("new-0", "a", 0)).waits("new")
+    selector = DeviceTaintSelector(pool="a", device="gpu-0")
+    rule = DeviceTaintRule(ObjectMeta(name="out"), spec=DeviceTaintRuleSpec(selector, taint=TAINT))
+    assert started(plan(replace(scene.snapshot(), rules=(rule,)))) == {"new-0": "b"}
+
+
+def test_a_promise_is_kept_if_the_claim_tolerates_the_taint() -> None:
+    scene = tainted(_promised(("new-0", "a", 0)).waits("new"), "a")
+    toleration = DeviceToleration(TAINT.key, TolerationOperator.EXISTS)
+    promised = gpus_of("a", 0)
+    results = tuple(
+        replace(result, tolerations=(toleration,)) for result in promised.devices.results
+    )
+    allocation = replace(promised, devices=replace(promised.devices, results=results))
+    scene.memory = CarriedOver((Nomination("t/new-0", "a", (("t/new-0", allocation),)),))
+    assert devices_of(scene.plan(), "new-0") == ["gpu-0"]
 
 
 def test_a_promise_is_dropped_if_the_claim_has_devices_already() -> None:
