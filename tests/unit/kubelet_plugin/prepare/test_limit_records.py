@@ -45,7 +45,10 @@ def test_a_record_of_another_boot_counts_nothing_and_is_still_there(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "7", '{"version": 2}', '{"version": 1}', '{"version": 1, "pods": 7}'],
+    [
+        *("", "{", "[]", "7", '{"version": 2}', '{"version": 1}', '{"version": 1, "pods": 7}'),
+        '{"version": 1, "gpu": "GPU-1", "pciBusID": "0", "pods": [], "mib": 1e999}',
+    ],
 )
 def test_a_record_that_cannot_be_read_counts_nothing_and_is_still_there(
     tmp_path: Path, records: LimitRecords, content: str, caplog: pytest.LogCaptureFixture
