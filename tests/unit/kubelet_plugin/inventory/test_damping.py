@@ -214,3 +214,10 @@ def test_a_gpu_with_several_problems_that_came_again_is_flapping_for_the_longest
         seen, troubles = damped(DriverReady((observed(0, *problems),)), troubles, now, DAMPING)
     assert isinstance(seen, DriverReady)
     assert seen.gpus[0].state.flapping == 240
+
+
+def test_a_problem_of_which_the_driver_says_something_else_meanwhile_is_not_two() -> None:
+    gpu = Gpu()
+    gpu.read(0, SLOW)
+    hotter = Degraded(DriverVerdict("hw-thermal-slowdown", "is slowed down more"), NOTICED)
+    assert gpu.read(5, hotter) == {hotter}
