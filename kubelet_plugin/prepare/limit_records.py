@@ -62,7 +62,7 @@ class LimitRecords:
                 return None
         try:
             return _parsed(content, self._boot_id)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             _log.warning(
                 "a record of a memory limit cannot be read, and counts as none",
                 extra={"file": str(self._file(name)), "error": repr(error)},

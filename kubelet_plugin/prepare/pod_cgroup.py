@@ -70,7 +70,7 @@ def _groups(root: Path, parent: Path) -> list[Path]:
 
 def _in(top: Path, qos: str, uid: str) -> Path:
     if not top.name.endswith(_SLICE):
-        return (top / qos if qos else top) / f"pod{uid}"
+        return top / qos / f"pod{uid}"
     stem, folder = top.name.removesuffix(_SLICE), top
     if qos:
         stem = f"{stem}-{qos}"

@@ -158,6 +158,17 @@ def test_numbers_and_words_that_are_none_harm_nobody(text: str) -> None:
     list(lines([usage], {}, AT))
 
 
+def test_the_sum_of_numbers_that_are_larger_than_any_amount_is_one() -> None:
+    used = 'carina_share_memory_used_bytes{{UUID="G",gpu="0",pod="{}",namespace="n"}} 1.7e308\n'
+    pairs = (
+        'carina_share_pod_info{{UUID="G",gpu="0",pod="{}",namespace="n",dra_claim_name="c"}} 1\n'
+    )
+    text = "".join(line.format(name) for line in (used, pairs) for name in ("a", "b"))
+    usage = node_usage("n", f"carina_sharing_connected 1\n{text}")
+    assert len(shares(usage)) == 1
+    json.dumps(document([usage], {}), allow_nan=False)
+
+
 def test_a_gpu_without_a_number_is_refused() -> None:
     with pytest.raises(MetricsError, match="GPU 'x"):
         node_usage("n", 'carina_gpu_info{UUID="G",gpu="xy"} 1\n')

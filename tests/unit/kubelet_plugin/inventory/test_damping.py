@@ -205,3 +205,19 @@ def test_a_gpu_that_failed_again_is_flapping_until_it_is_back() -> None:
         assert isinstance(seen, DriverReady)
         said.append(seen.gpus[0].state.flapping)
     assert said == [0, 0, 0, 120, 120, 0]
+
+
+def test_a_gpu_with_several_problems_that_came_again_is_flapping_for_the_longest_wait() -> None:
+    reads = ((0, (LOST, SLOW)), (5, ()), (65, ()), (70, (LOST,)), (75, ()), (195, ()))
+    troubles: Troubles = {}
+    for now, problems in (*reads, (200, (LOST, SLOW))):
+        seen, troubles = damped(DriverReady((observed(0, *problems),)), troubles, now, DAMPING)
+    assert isinstance(seen, DriverReady)
+    assert seen.gpus[0].state.flapping == 240
+
+
+def test_a_problem_of_which_the_driver_says_something_else_meanwhile_is_not_two() -> None:
+    gpu = Gpu()
+    gpu.read(0, SLOW)
+    hotter = Degraded(DriverVerdict("hw-thermal-slowdown", "is slowed down more"), NOTICED)
+    assert gpu.read(5, hotter) == {hotter}

@@ -5,6 +5,7 @@ Its names: NewCgroupName(cgroupRoot, "kubepods"), then the QoS class unless it i
 "-" within a part (cgroup_manager_linux_test.go has "Burstable-pod_123.slice").
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,10 +68,34 @@ def test_the_groups_of_several_kubelets_are_all_searched(tmp_path: Path) -> None
     assert pod_cgroup(tmp_path, UID) == tmp_path / f"second/kubepods/pod{UID}"
 
 
-@pytest.mark.parametrize("uid", ["", ".", "..", "../pod0", "a/b", f"{UID}\n", "0" * 64, "a_b"])
+@pytest.mark.parametrize("uid", ["", ".", "..", "../pod0", "a/b", "0/a", f"{UID}\n", "0" * 64, "a_b"])
 def test_a_uid_that_is_none_names_no_group(tmp_path: Path, uid: str) -> None:
-    (tmp_path / "kubepods/pod0").mkdir(parents=True)
+    (tmp_path / "kubepods/pod0/a").mkdir(parents=True)
     assert pod_cgroup(tmp_path, uid) is None
+
+
+def test_a_link_is_no_group(tmp_path: Path) -> None:
+    """As with cgroup v1, where `cpu` is a link to `cpu,cpuacct`."""
+    (tmp_path / f"cpu,cpuacct/kubepods/pod{UID}").mkdir(parents=True)
+    (tmp_path / "cpu").symlink_to("cpu,cpuacct")
+    assert pod_cgroup(tmp_path, UID) == tmp_path / f"cpu,cpuacct/kubepods/pod{UID}"
+
+
+def test_a_group_that_is_removed_meanwhile_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed, path = tmp_path / "a", tmp_path / f"b/c/kubepods/pod{UID}"
+    removed.mkdir()
+    path.mkdir(parents=True)
+    children = Path.iterdir
+
+    def iterdir(folder: Path) -> Iterator[Path]:
+        if folder == removed:
+            raise FileNotFoundError(folder)
+        return children(folder)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert pod_cgroup(tmp_path, UID) == path
 
 
 def test_there_is_none_without_cgroups(tmp_path: Path) -> None:

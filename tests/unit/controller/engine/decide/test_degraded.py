@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from carina_dra.resource import (
+    DeviceResult,
     DeviceTaint,
     DeviceTaintRule,
     DeviceTaintRuleSpec,
@@ -36,7 +37,7 @@ def gang(on_device_failure: OnDeviceFailure = REPLACE, **fields: Any) -> Scene:
     return scene.runs("g", "n", "n", on_device_failure=on_device_failure, **fields)
 
 
-def tolerating(scene: Scene, pod: str, *, allocated: float) -> Scene:
+def tolerating(scene: Scene, pod: str, *, allocated: float | None) -> Scene:
     """A scene in which the claim of a pod tolerates the taint, and was allocated at a time."""
     claim = scene.claims[pod]
     assert claim.status.allocation is not None
@@ -48,7 +49,7 @@ def tolerating(scene: Scene, pod: str, *, allocated: float) -> Scene:
     allocation = replace(
         claim.status.allocation,
         devices=replace(claim.status.allocation.devices, results=results),
-        allocation_timestamp=datetime.fromtimestamp(allocated, UTC),
+        allocation_timestamp=None if allocated is None else datetime.fromtimestamp(allocated, UTC),
     )
     scene.claims[pod] = replace(claim, status=replace(claim.status, allocation=allocation))
     return scene
@@ -87,6 +88,54 @@ def test_a_pod_that_is_leaving_still_degrades_its_group() -> None:
     assert [failed.pod for failed in scene.plan().degraded["g"]] == ["t/g-0"]
 
 
+def test_the_device_of_a_pod_without_a_group_degrades_nobody() -> None:
+    found = tainted(gang().pod(None, "n", name="alone"), gpu=2).plan()
+    assert (found.degraded, found.failures) == ({}, ())
+
+
+def sharing(scene: Scene, node: str | None, *claims: str, gpu: int) -> Scene:
+    """A scene with a group `h` of a pod with these claims, the first of which has a GPU of `n`."""
+    scene.group("h", "q", PodSet("", 1)).pod("h", node, claims=claims)
+    scene.claim(claims[0], 1)
+    claim = scene.claims[claims[0]]
+    scene.claims[claims[0]] = replace(
+        claim, status=replace(claim.status, allocation=gpus_of("n", gpu))
+    )
+    return scene
+
+
+def test_a_pod_that_does_not_run_yet_does_not_degrade_its_group() -> None:
+    assert tainted(sharing(gang(), None, "a", gpu=2), gpu=2).plan().degraded == {}
+
+
+def test_claims_that_are_not_allocated_or_not_there_say_nothing() -> None:
+    scene = sharing(gang(), "n", "a", "unallocated", "missing", gpu=2).claim("unallocated")
+    found = tainted(scene, gpu=2).plan()
+    assert [failed.pod for failed in found.degraded["h"]] == ["t/h-0"]
+    assert found.failures == ()
+
+
+def test_sight_of_a_device_degrades_nobody() -> None:
+    scene = sharing(gang(), "n", "a", gpu=2)
+    claim = scene.claims["a"]
+    allocation = gpus_of("n", 2)
+    (result,) = allocation.devices.results
+    seen = replace(allocation, devices=replace(allocation.devices, results=(_admin(result),)))
+    scene.claims["a"] = replace(claim, status=replace(claim.status, allocation=seen))
+    assert tainted(scene, gpu=2).plan().degraded == {}
+
+
+def _admin(result: DeviceResult) -> DeviceResult:
+    return replace(result, admin_access=True)
+
+
+def test_the_devices_of_a_group_are_in_the_order_of_its_pods_ranks() -> None:
+    scene = tainted(tainted(gang(OnDeviceFailure.WAIT)), gpu=1)
+    scene.pods["g-0"] = replace(scene.pods["g-0"], rank=1)
+    found = scene.plan().degraded["g"]
+    assert [failed.pod for failed in found] == ["t/g-1", "t/g-0"]
+
+
 def test_why_says_that_a_group_is_degraded() -> None:
     snapshot = tainted(gang(OnDeviceFailure.WAIT)).snapshot()
     said = list(lines(explain(snapshot, plan(snapshot), "g")))
@@ -116,6 +165,15 @@ def test_also_one_that_is_not_preemptible() -> None:
 def test_a_group_without_a_tainted_device_stays() -> None:
     scene = gang().runs("h", "n", on_device_failure=REPLACE)
     assert evicted(tainted(scene, gpu=2).plan()) == ["h-0"]
+
+
+def test_groups_are_replaced_in_the_order_of_their_names() -> None:
+    scene, names = Scene().node("n", 8).queue("q", quota=8), "hdbgface"
+    for gpu, name in enumerate(names):
+        tainted(scene.runs(name, "n", on_device_failure=REPLACE), gpu=gpu)
+    found = scene.plan()
+    assert evicted(found) == [f"{name}-0" for name in sorted(names)]
+    assert list(found.degraded) == sorted(names)
 
 
 def test_a_budget_that_keeps_a_pod_of_a_gang_keeps_the_gang() -> None:
@@ -154,6 +212,24 @@ def test_a_group_that_started_in_spite_of_the_taint_goes_on() -> None:
     scene = tolerating(tainted(gang(), taint=taint), "g-0", allocated=NOW - 10)
     found = scene.plan()
     assert (found.evictions, set(found.degraded)) == ((), {"g"})
+
+
+@pytest.mark.parametrize(
+    ("added", "allocated", "tolerance"),
+    [
+        (NOW - 10, NOW - 10, TaintTolerance.STARTED_WITH),
+        (None, NOW - 10, TaintTolerance.TOLERATES),
+        (NOW - 10, None, TaintTolerance.TOLERATES),
+    ],
+)
+def test_it_started_in_spite_of_a_taint_if_both_times_say_so(
+    added: float | None, allocated: float | None, tolerance: TaintTolerance
+) -> None:
+    time = None if added is None else datetime.fromtimestamp(added, UTC)
+    scene = tainted(gang(), taint=replace(TAINT, time_added=time))
+    tolerating(scene, "g-0", allocated=allocated)
+    (failed,) = scene.plan().degraded["g"]
+    assert failed.tolerance is tolerance
 
 
 def test_its_next_start_is_on_other_devices() -> None:
