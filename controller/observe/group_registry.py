@@ -310,9 +310,21 @@ class GroupRegistry:
             started=_started(root, members),
             stale_since=self._stale_since.get(key),
             evicted=self._evictions.of(key),
-            device_eviction=self._device_evictions.get(key),
+            device_eviction=self._device_eviction(key),
             refusal=self._scheduler_refusals.get(key),
         )
+
+    def _device_eviction(self, key: str) -> float | None:
+        """When a pod of a group was evicted last for a device; None if another has started since.
+
+        A leader that has just begun may see both at once.
+        """
+        at = self._device_evictions.get(key)
+        if at is None:
+            return None
+        staying = (pod for pod in self._members[key].values() if pod.device_eviction is None)
+        has_started = any(pod.scheduled is not None and pod.scheduled > at for pod in staying)
+        return None if has_started else at
 
 
 def _owner_of(group: GroupId) -> OwnerKey | None:

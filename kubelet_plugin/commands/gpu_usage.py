@@ -4,6 +4,7 @@ The metrics are untrusted text: numbers that are none are left out, and names ar
 """
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -300,7 +301,9 @@ def _together(
 
 
 def _sum(metric: str, holders: Iterable[_Holder]) -> float:
-    return sum(holder.values.get(metric, 0.0) for holder in holders)
+    """A finite number: JSON has no others."""
+    found = sum(holder.values.get(metric, 0.0) for holder in holders)
+    return max(-sys.float_info.max, min(found, sys.float_info.max))
 
 
 def _minor(sample: _Sample) -> int:

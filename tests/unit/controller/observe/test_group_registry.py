@@ -240,6 +240,18 @@ def test_it_is_forgotten_once_another_pod_has_started() -> None:
     assert lost_to_its_device(roster) is None
 
 
+@pytest.mark.parametrize("first", ["train-0", "train-1"])
+def test_a_new_leader_sees_that_another_pod_has_started_since(first: str) -> None:
+    roster = some_groups()
+    for name in ("train-0", "train-1"):
+        roster.remove(f"t/{name}")
+    leaving = leaves_its_device("train-0", NOW)
+    started = replace(running("train-1", owner=JOB), scheduled=NOW + 5)
+    for member in sorted((leaving, started), key=lambda member: member.name != first):
+        roster.put(member)
+    assert lost_to_its_device(roster) is None
+
+
 def test_it_is_forgotten_with_the_last_pod() -> None:
     roster = some_groups()
     roster.put(leaves_its_device("train-0", NOW))

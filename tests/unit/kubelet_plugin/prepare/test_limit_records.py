@@ -50,8 +50,10 @@ def test_a_record_of_another_boot_counts_nothing_and_is_still_there(tmp_path: Pa
     [
         *("", "{", "[]", "7", '{"version": 2}', '{"version": 1}', '{"version": 1, "pods": 7}'),
         '{"version": 1, "gpu": "GPU-1", "pciBusID": "0", "pods": [], "mib": 1e999}',
-        '{"version": 2, "bootID": "boot", "gpu": "GPU-1", "pciBusID": "0", "pods": ["5f0c"], '
-        '"mib": 1}',
+        (
+            '{"version": 2, "bootID": "boot", "gpu": "GPU-1", "pciBusID": "0", "pods": ["5f0c"], '
+            '"mib": 1}'
+        ),
     ],
 )
 def test_a_record_that_cannot_be_read_counts_nothing_and_is_still_there(
