@@ -122,6 +122,81 @@ def test_the_table() -> None:
     assert "\n".join(shown) == TABLE.strip()
 
 
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        *((-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h")),
+        *((86399, "23h"), (86400, "1d"), (200_000, "2d")),
+    ],
+)
+def test_a_time_is_shown_in_its_largest_unit(seconds: float, shown: str) -> None:
+    idle = DeviceUsage("n", 0, "G", "share", "share", idle_since=AT - seconds)
+    _, row = lines([NodeUsage("n", watched=True, devices=(idle,))], {}, AT)
+    assert row.split()[-1] == shown
+
+
+def test_three_names_are_shown_and_how_many_more_there_are() -> None:
+    claims = tuple(("t", name) for name in "abcde")
+    rows = [
+        DeviceUsage("n", 0, "G", "share", "share", claims=claims[:3]),
+        DeviceUsage("n", 0, "G", "share", "share", claims=claims),
+    ]
+    _, first, second = lines([NodeUsage("n", watched=True, devices=tuple(rows))], {}, AT)
+    assert "t/a, t/b, t/c  " in first
+    assert "t/a, t/b, t/c +2  " in second
+
+
+def test_a_cell_has_60_letters_at_most() -> None:
+    rows = [DeviceUsage("n" * length, 0, "G", "gpu", "gpu") for length in (60, 61)]
+    _, first, second = lines([NodeUsage("n", watched=True, devices=tuple(rows))], {}, AT)
+    assert first.split()[0] == "n" * 60
+    assert second.split()[0] == "n" * 59 + "…"
+
+
+def test_rows_are_in_the_order_of_gpus_kinds_and_names_whatever_is_read_first() -> None:
+    share = 'carina_share_memory_given_bytes{{UUID="{0}",gpu="{1}",dra_claim_name="{2}"}} 1\n'
+    whole = 'carina_gpu_info{{UUID="{0}",gpu="{1}"}} 1\n'
+    text = "".join(
+        (
+            *(share.format("A", 1, "b"), share.format("A", 1, "a"), whole.format("A", 1)),
+            *(share.format("B", 0, "c"), whole.format("B", 0)),
+        )
+    )
+    devices = node_usage("n", text).devices
+    assert [(device.gpu, device.kind, *device.claims) for device in devices] == [
+        (0, "gpu"),
+        (0, "share", ("", "c")),
+        (1, "gpu"),
+        (1, "share", ("", "a")),
+        (1, "share", ("", "b")),
+    ]
+
+
+def test_nodes_that_were_not_read_are_in_the_order_of_their_names() -> None:
+    unreadable = {"b": "away", "a": "away"}
+    assert list(lines([], unreadable, AT))[1:] == ["a: not read: away", "b: not read: away"]
+    assert [entry["node"] for entry in document([], unreadable)["unreadable"]] == ["a", "b"]
+
+
+def test_a_pod_of_which_no_claim_is_said_has_a_row() -> None:
+    text = 'carina_share_memory_used_bytes{UUID="G",gpu="0",namespace="t",pod="p"} 1048576\n'
+    (share,) = shares(node_usage("n", f"carina_sharing_connected 1\n{text}"))
+    assert (share.claims, share.pods, share.memory_used) == ((), (("t", "p"),), MIB)
+
+
+def test_a_partition_is_shown_with_its_profile_and_the_claim_that_has_it() -> None:
+    labels = 'UUID="G",gpu="0",GPU_I_ID="3"'
+    text = (
+        f'carina_gpu_info{{{labels},GPU_I_PROFILE="1g.10gb",dra_claim_namespace="t",'
+        'dra_claim_name="c"} 1\n'
+        f"carina_gpu_memory_used_bytes{{{labels}}} 10\n"
+        f"carina_gpu_memory_total_bytes{{{labels}}} 30\n"
+    )
+    (part,) = node_usage("n", text).devices
+    assert (part.kind, part.device, part.claims) == ("mig", "1g.10gb", (("t", "c"),))
+    assert (part.memory_used, part.memory_given, part.sm_used) == (10, 30, None)
+
+
 def test_the_document_has_bytes_and_parts_and_says_what_was_not_read() -> None:
     seen = report(use(("train",), ("train-0", 12000, 25), exceeded_since=1200.0, exceeded=1))
     usage = node_usage("n", metrics(shared("train"), seen=seen))
@@ -169,9 +244,10 @@ def test_the_sum_of_numbers_that_are_larger_than_any_amount_is_one() -> None:
     json.dumps(document([usage], {}), allow_nan=False)
 
 
-def test_a_gpu_without_a_number_is_refused() -> None:
-    with pytest.raises(MetricsError, match="GPU 'x"):
-        node_usage("n", 'carina_gpu_info{UUID="G",gpu="xy"} 1\n')
+@pytest.mark.parametrize("number", ["xy", "", "²", "-1", "1" * 10])
+def test_a_gpu_without_a_number_is_refused(number: str) -> None:
+    with pytest.raises(MetricsError, match=f"GPU '{number}'"):
+        node_usage("n", f'carina_gpu_info{{UUID="G",gpu="{number}"}} 1\n')
 
 
 # --- the command ---
