@@ -68,7 +68,9 @@ def test_the_groups_of_several_kubelets_are_all_searched(tmp_path: Path) -> None
     assert pod_cgroup(tmp_path, UID) == tmp_path / f"second/kubepods/pod{UID}"
 
 
-@pytest.mark.parametrize("uid", ["", ".", "..", "../pod0", "a/b", "0/a", f"{UID}\n", "0" * 64, "a_b"])
+@pytest.mark.parametrize(
+    "uid", ["", ".", "..", "../pod0", "a/b", "0/a", f"{UID}\n", "0" * 64, "a_b"]
+)
 def test_a_uid_that_is_none_names_no_group(tmp_path: Path, uid: str) -> None:
     (tmp_path / "kubepods/pod0/a").mkdir(parents=True)
     assert pod_cgroup(tmp_path, uid) is None
