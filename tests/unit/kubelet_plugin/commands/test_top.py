@@ -96,6 +96,8 @@ def test_who_has_shares_together_is_one_row() -> None:
 def test_whole_gpus_are_shown_with_their_memory_and_use() -> None:
     first, second = node_usage("n", metrics()).devices
     assert (first.kind, first.gpu, first.memory_used, first.sm_used) == ("gpu", 0, 100 * MIB, 0.35)
+    shown = "\n".join(lines([node_usage("n", metrics())], {}, AT))
+    assert "carina-sharing" not in shown, "nothing is shared"
     assert (second.gpu, second.memory_used) == (1, None)
 
 
@@ -160,16 +162,41 @@ def test_rows_are_in_the_order_of_gpus_kinds_and_names_whatever_is_read_first() 
         (
             *(share.format("A", 1, "b"), share.format("A", 1, "a"), whole.format("A", 1)),
             *(share.format("B", 0, "c"), whole.format("B", 0)),
+            'carina_gpu_stranger_processes{UUID="B",gpu="0"} 1\n',
+            *(share.format("B", 0, "d"), 'carina_gpu_info{UUID="B",gpu="0",GPU_I_ID="1"} 1\n'),
         )
     )
     devices = node_usage("n", text).devices
     assert [(device.gpu, device.kind, *device.claims) for device in devices] == [
         (0, "gpu"),
+        (0, "mig"),
         (0, "share", ("", "c")),
+        (0, "share", ("", "d")),
+        (0, "strangers"),
         (1, "gpu"),
         (1, "share", ("", "a")),
         (1, "share", ("", "b")),
     ]
+
+
+def test_gpus_whose_processes_cannot_be_told_are_in_the_order_of_their_names() -> None:
+    node = NodeUsage("n", watched=True, unwatched={"gpu-1": "lost", "gpu-0": "lost"})
+    assert list(lines([node], {}, AT))[1:] == [
+        "n: the processes of gpu-0 cannot be told: lost",
+        "n: the processes of gpu-1 cannot be told: lost",
+    ]
+
+
+def test_of_a_node_that_says_nothing_nothing_is_shown() -> None:
+    usage = node_usage("n", "")
+    assert usage == NodeUsage("n", watched=False)
+    assert list(lines([usage], {}, AT)) == ["no node has a GPU"]
+
+
+def test_amounts_of_no_pod_and_no_claim_are_left_out() -> None:
+    used = 'carina_share_memory_used_bytes{UUID="G",gpu="0"} 1\n'
+    given = 'carina_share_memory_given_bytes{UUID="G",gpu="0"} 1\n'
+    assert shares(node_usage("n", used + given)) == []
 
 
 def test_nodes_that_were_not_read_are_in_the_order_of_their_names() -> None:
