@@ -105,6 +105,7 @@ def test_without_carina_sharing_it_is_said_that_use_is_not_known() -> None:
     usage = node_usage("n", metrics(shared("train")))
     (share,) = shares(usage)
     assert (share.memory_used, share.memory_given) == (None, 10240 * MIB)
+    assert (share.sm_used, share.sm_given) == (None, 0.4)
     shown = "\n".join(lines([usage], {}, AT))
     assert "?/10240 MiB" in shown
     assert "n: carina-sharing does not run, so what its shares use is not known" in shown
@@ -140,12 +141,11 @@ def test_a_time_is_shown_in_its_largest_unit(seconds: float, shown: str) -> None
 def test_three_names_are_shown_and_how_many_more_there_are() -> None:
     claims = tuple(("t", name) for name in "abcde")
     rows = [
-        DeviceUsage("n", 0, "G", "share", "share", claims=claims[:3]),
-        DeviceUsage("n", 0, "G", "share", "share", claims=claims),
+        DeviceUsage("n", 0, "G", "share", "share", claims=claims[:count]) for count in (3, 4, 5)
     ]
-    _, first, second = lines([NodeUsage("n", watched=True, devices=tuple(rows))], {}, AT)
-    assert "t/a, t/b, t/c  " in first
-    assert "t/a, t/b, t/c +2  " in second
+    _, *shown = lines([NodeUsage("n", watched=True, devices=tuple(rows))], {}, AT)
+    for row, more in zip(shown, ("", "+1", "+2"), strict=True):
+        assert f"t/a, t/b, t/c {more}  " in row
 
 
 def test_a_cell_has_60_letters_at_most() -> None:
@@ -191,6 +191,44 @@ def test_of_a_node_that_says_nothing_nothing_is_shown() -> None:
     usage = node_usage("n", "")
     assert usage == NodeUsage("n", watched=False)
     assert list(lines([usage], {}, AT)) == ["no node has a GPU"]
+
+
+def test_a_row_of_several_has_their_names_in_order_and_what_any_of_them_exceeds() -> None:
+    series = [
+        'pod_info{{{0},namespace="t",pod="q",dra_claim_name="b"}} 1',
+        'pod_info{{{0},namespace="t",pod="p",dra_claim_name="b"}} 1',
+        'pod_info{{{0},namespace="t",pod="p",dra_claim_name="a"}} 1',
+        'memory_exceeded{{{0},dra_claim_name="a"}} 1',
+        'memory_exceeded{{{0},dra_claim_name="b"}} 0',
+        'memory_exceeded_times_total{{{0},dra_claim_name="a"}} 2',
+        'memory_exceeded_times_total{{{0},dra_claim_name="b"}} 3',
+        'memory_used_bytes{{{0},namespace="t",pod="p"}} 5',
+        'processes{{{0},namespace="t",pod="q"}} 0',
+    ]
+    text = "".join(f"carina_share_{line}\n".format('UUID="G",gpu="0"') for line in series)
+    (share,) = shares(node_usage("n", f"{text}carina_sharing_connected 1\n"))
+    assert (share.claims, share.pods) == ((("", "a"), ("", "b")), (("t", "p"), ("t", "q")))
+    assert (share.exceeded, share.exceeded_times, share.memory_used) == (True, 3, 5)
+
+
+def test_the_claims_of_a_gpu_are_in_order() -> None:
+    series = 'carina_gpu_info{{UUID="G",gpu="0",dra_claim_name="{}"}} 1\n'
+    (whole,) = node_usage("n", "".join(series.format(name) for name in "hdbgface")).devices
+    assert whole.claims == tuple(("", name) for name in "abcdefgh")
+
+
+def test_the_document_has_the_word_of_what_enforces_memory_or_null() -> None:
+    devices = [
+        DeviceUsage("n", 0, "G", "share", "share", memory_enforcement=word)
+        for word in ("kernel", "")
+    ]
+    written = document([NodeUsage("n", watched=True, devices=tuple(devices))], {})
+    assert [entry["memoryEnforcement"] for entry in written["devices"]] == ["kernel", None]
+
+
+def test_a_number_of_a_gpu_has_nine_digits_at_most() -> None:
+    (whole,) = node_usage("n", 'carina_gpu_info{UUID="G",gpu="123456789"} 1\n').devices
+    assert whole.gpu == 123456789
 
 
 def test_amounts_of_no_pod_and_no_claim_are_left_out() -> None:
