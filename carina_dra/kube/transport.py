@@ -191,7 +191,7 @@ class Stream:
                 raise Unreachable(self._operation, f"the stream broke: {error}") from error
 
     def content(self, most_bytes: int, seconds: float) -> bytes:
-        """All of it, if it has come after `seconds`, also if it comes in small pieces.
+        """All of it, if it comes within `seconds`, however small its pieces are.
 
         Raises Unreachable if it does not, or the connection breaks, ServerError if it has more than
         `most_bytes`.

@@ -3,7 +3,6 @@
 The metrics are untrusted text: numbers that are none are left out, and names are cut.
 """
 
-import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,8 @@ _READ: Final = (
 _HEADINGS: Final = ("NODE", "GPU", "DEVICE", "CLAIM", "POD", "MEMORY", "SM", "ENFORCED", "IDLE")
 _MIB: Final = 2**20
 _PERCENT: Final = 0.01
+_LARGEST: Final = 2.0**64
+"""More than any amount that a GPU has; so sums are numbers, too."""
 _LONGEST: Final = 60
 """Letters of a cell."""
 _SHOWN: Final = 3
@@ -164,7 +165,7 @@ def _samples(text: str) -> Iterator[_Sample]:
     try:
         for family in text_string_to_metric_families(wanted + "\n"):
             for sample in family.samples:
-                if math.isfinite(sample.value):
+                if abs(sample.value) <= _LARGEST:
                     yield _Sample(sample.name, sample.labels, sample.value)
     except (ValueError, IndexError, KeyError, TypeError) as error:
         raise MetricsError(f"its metrics cannot be read: {error}") from error

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pynvml
 import pytest
@@ -97,6 +98,35 @@ def test_a_process_that_has_ended_is_left_out(
 ) -> None:
     node.run_process(0, 101)
     assert seen(reader, node) == []
+
+
+def test_a_process_that_ends_while_it_is_looked_up_has_ended(procfs: Procfs) -> None:
+    (procfs.folder / "101").mkdir()
+    assert procfs.table.pod(101, listed_at=1000) == EndedProcess()
+
+
+def test_no_file_of_a_process_stays_open(procfs: Procfs) -> None:
+    procfs.add(101, UID)
+    procfs.table.pod(101, listed_at=1000)
+    (procfs.folder / "102").mkdir()
+    procfs.table.pod(102, listed_at=1000)
+    opened = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    assert [path for path in opened if path.startswith(str(procfs.folder))] == []
+
+
+def test_processes_with_as_much_memory_are_in_the_order_of_their_pids(
+    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+) -> None:
+    for pid, memory in ((103, 0), (102, MIB), (101, MIB)):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, memory=memory)
+    found = sample(reader, node)
+    assert isinstance(found, Seen)
+    assert [(known.pid, known.memory) for known in found.processes] == [
+        (101, MIB),
+        (102, MIB),
+        (103, 0),
+    ]
 
 
 def test_a_process_that_began_after_the_list_was_read_is_another_one(procfs: Procfs) -> None:
@@ -239,6 +269,7 @@ def test_the_use_of_multiprocessors_is_read_once_a_second(
     node.run_process(0, 101, sm_percent=40)
     assert sm(timed, node) == [40]
     node.run_process(0, 101, sm_percent=70)
+    assert sm(timed, node) == [40]
     clock.now += 0.9
     assert sm(timed, node) == [40]
     clock.now += 0.1
@@ -246,6 +277,40 @@ def test_the_use_of_multiprocessors_is_read_once_a_second(
     node.run_process(0, 101, sm_percent=0)
     clock.now += 1
     assert sm(timed, node) == [0]
+
+
+def test_the_use_of_multiprocessors_is_not_of_an_earlier_session(
+    timed: GpuProcesses, node: SimulatedNode, procfs: Procfs
+) -> None:
+    procfs.add(101, UID)
+    node.run_process(0, 101, sm_percent=40)
+    assert sm(timed, node) == [40]
+    node.run_process(0, 101, sm_percent=70)
+    timed.forget()
+    assert sm(timed, node) == [70]
+
+
+def test_the_most_of_the_last_second_counts_and_no_more_than_all(
+    timed: GpuProcesses, node: SimulatedNode, procfs: Procfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver also gives what it saw earlier, whatever time it is asked for."""
+    since = int((Clock.now - 1) * 1_000_000)
+    said = [(101, 0, 0), (101, 1, 7), (101, 1, 5), (102, 1, 130), (103, 1, 0), (103, 0, 90)]
+    asked = []
+
+    def utilization(_: object, time: int) -> list[SimpleNamespace]:
+        asked.append(time)
+        return [
+            SimpleNamespace(pid=pid, timeStamp=since + later, smUtil=percent)
+            for pid, later, percent in said
+        ]
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetProcessUtilization", utilization)
+    for pid in (101, 102, 103):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, memory=MIB)
+    assert sm(timed, node) == [7, 100, 0]
+    assert asked == [since]
 
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION])

@@ -1,16 +1,105 @@
-"""The messages between the kubelet plugin and carina-sharing."""
+"""Messages between the kubelet plugin and carina-sharing, as they are on the socket and on disk."""
+
+import json
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from carina_dra.sharing.message import MessageError, SharingReport
+from carina_dra.sharing.message import (
+    MessageError,
+    Reference,
+    ShareUse,
+    SharingReport,
+    WantedShare,
+    WantedShares,
+)
+
+CLAIM = Reference(namespace="team", name="train", uid="c")
+SHARE = WantedShare(claim=CLAIM, gpu="GPU-0", memory_mib=1024, cores=10)
+LINE = (
+    b'{"version":1,"generation":7,"shares":[{"claim":{"namespace":"team","name":"train","uid":"c"},'
+    b'"gpu":"GPU-0","memory_mib":1024,"cores":10,"pods":[]}]}\n'
+)
+USE: dict[str, Any] = {
+    "gpu": "GPU-0",
+    "claims": ["c"],
+    "given_mib": 1,
+    "given_cores": 1,
+    "used_mib": 0,
+    "pods": [],
+    "idle_since": None,
+    "exceeded_since": None,
+}
 
 
-@pytest.mark.parametrize("time", ["1e400", "NaN", "Infinity", "-1", "1e300", "253402300800"])
-def test_a_time_that_no_date_has_is_no_report(time: str) -> None:
-    use = (
-        '{"gpu": "GPU-0", "claims": ["claim"], "given_mib": 1, "given_cores": 1, "used_mib": 9,'
-        f'"pods": [], "idle_since": null, "exceeded_since": {time}}}'
-    )
-    line = f'{{"version": 1, "generation": 1, "time": 1, "uses": [{use}]}}'
-    with pytest.raises(MessageError, match="exceeded_since"):
-        SharingReport.parse(line.encode())
+def wanted(**share: Any) -> bytes:
+    """The message with other fields of its share."""
+    content = json.loads(LINE)
+    content["shares"][0] |= share
+    return json.dumps(content).encode()
+
+
+def test_a_message_is_a_json_object_in_a_line() -> None:
+    message = WantedShares(generation=7, shares=(SHARE,))
+    assert message.line() == LINE
+    assert WantedShares.parse(LINE) == message
+
+
+def test_fields_of_a_newer_version_are_ignored() -> None:
+    assert WantedShares.parse(wanted(colour="red")) == WantedShares.parse(LINE)
+
+
+@pytest.mark.parametrize(
+    ("share", "field"),
+    [
+        ({"memory_mib": 0}, "shares.0.memory_mib"),
+        ({"cores": 0}, "shares.0.cores"),
+        ({"cores": 101}, "shares.0.cores"),
+        ({"memory_mib": "7"}, "shares.0.memory_mib"),
+        ({"gpu": 7}, "shares.0.gpu"),
+        ({"claim": None}, "shares.0.claim"),
+    ],
+)
+def test_what_is_no_share_is_refused_by_its_field(share: dict[str, Any], field: str) -> None:
+    with pytest.raises(MessageError, match=rf"^WantedShares: {field}: "):
+        WantedShares.parse(wanted(**share))
+
+
+@pytest.mark.parametrize(
+    "share",
+    [{"memory_mib": 1}, {"cores": 1}, {"cores": 100}],
+)
+def test_the_least_and_the_most_of_a_share(share: dict[str, Any]) -> None:
+    (found,) = WantedShares.parse(wanted(**share)).shares
+    assert share.items() <= found.model_dump().items()
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"[", "WantedShares: the line: "),
+        (b'{"version":2,"generation":1,"shares":[]}', "WantedShares: version: "),
+        (b'{"generation":-1,"shares":[]}', "WantedShares: generation: "),
+        (b'{"generation":1}', "WantedShares: shares: "),
+    ],
+)
+def test_what_is_no_message_is_refused_by_its_field(line: bytes, problem: str) -> None:
+    with pytest.raises(MessageError, match=f"^{problem}"):
+        WantedShares.parse(line)
+
+
+def test_before_anything_changed_the_generation_is_0() -> None:
+    assert WantedShares.parse(b'{"generation":0,"shares":[]}').shares == ()
+
+
+def test_a_report_may_say_nothing_and_a_use_not_how_many_times_it_was_exceeded() -> None:
+    empty = SharingReport.parse(b'{"generation":1,"time":2.5}')
+    assert (empty.uses, empty.strangers, empty.unwatched) == ((), (), ())
+    use = ShareUse.model_validate_json(json.dumps(USE))
+    assert use.exceeded == 0
+
+
+def test_a_message_does_not_change() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        SHARE.memory_mib = 1

@@ -192,6 +192,14 @@ def test_a_pod_that_ends_is_left_alone(fields: dict[str, Any]) -> None:
     assert Cluster().pod("p", **fields).taint(LOST).due() == []
 
 
+def test_a_pod_whose_claim_is_gone_is_left_alone() -> None:
+    cluster = Cluster().pod("p").taint(LOST)
+    assert cluster.due() == ["p"]
+    cluster.mirror.remove_claim(cluster.mirror.claims["t/p-c"])
+    assert cluster.due() == []
+    assert cluster.mirror.set_aside.counts() == {}
+
+
 def _tolerates(seconds: int | None, key: str = "") -> DeviceToleration:
     return DeviceToleration(key, TolerationOperator.EXISTS, toleration_seconds=seconds)
 

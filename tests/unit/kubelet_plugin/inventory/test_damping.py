@@ -208,10 +208,12 @@ def test_a_gpu_that_failed_again_is_flapping_until_it_is_back() -> None:
 
 
 def test_a_gpu_with_several_problems_that_came_again_is_flapping_for_the_longest_wait() -> None:
-    reads = ((0, (LOST, SLOW)), (5, ()), (65, ()), (70, (LOST,)), (75, ()), (195, ()))
-    troubles: Troubles = {}
-    for now, problems in (*reads, (200, (LOST, SLOW))):
-        seen, troubles = damped(DriverReady((observed(0, *problems),)), troubles, now, DAMPING)
+    gpu = Gpu()
+    gpu.read(0, LOST, SLOW)
+    gpu.reads((5, 65))
+    gpu.read(70, LOST)
+    gpu.reads((75, 195))
+    seen, _ = damped(DriverReady((observed(0, LOST, SLOW),)), gpu.troubles, 200, DAMPING)
     assert isinstance(seen, DriverReady)
     assert seen.gpus[0].state.flapping == 240
 

@@ -29,7 +29,7 @@ def of(lines: list[str], metric: str, *labels: str) -> list[str]:
 def test_what_a_claim_is_given_is_known_without_carina_sharing() -> None:
     lines = scrape(now(shared("train")))
 
-    train = f'UUID="{GPUS[0]}"', 'dra_claim_namespace="team"', 'dra_claim_name="train"', 'pod=""'
+    train = f'UUID="{GPUS[0]}"', ',namespace="team"', 'dra_claim_name="train"', 'pod=""'
     (given,) = of(lines, "carina_share_memory_given_bytes", *train)
     assert float(given) == 10 * 2**30
     assert of(lines, "carina_share_cores_given_ratio", *train) == ["0.4"]
@@ -60,7 +60,8 @@ def test_a_pod_with_two_claims_on_a_gpu_is_counted_once() -> None:
     pods = {"a": (pod("both"),), "b": (pod("both"),)}
     lines = scrape(now(shared("a"), shared("b")), seen, pods)
 
-    assert len(of(lines, "carina_share_memory_used_bytes", 'pod="both"')) == 1
+    both = 'pod="both"', ',namespace="team"', 'dra_claim_namespace=""'
+    assert len(of(lines, "carina_share_memory_used_bytes", *both)) == 1
     assert of(lines, "carina_share_memory_used_bytes", 'dra_claim_name=""') == ["5.36870912e+08"]
     assert len(of(lines, "carina_share_memory_given_bytes", 'pod="both"')) == 2
     assert len(of(lines, "carina_share_pod_info")) == 2
@@ -86,12 +87,22 @@ def test_strangers_and_gpus_whose_processes_cannot_be_told_have_series() -> None
     assert of(lines, "carina_gpu_stranger_memory_bytes", 'gpu="0"') == ["3.145728e+06"]
     (info,) = [line for line in lines if line.startswith("carina_gpu_unwatched_info{")]
     assert len(info) < 400
+    assert info.endswith(" 1.0")
+
+
+def test_a_use_that_holds_no_share_of_its_gpu_has_no_series_of_a_claim() -> None:
+    lines = scrape(now(shared("train")), report(use(("train",), minor=1, exceeded_since=900.0)))
+    assert not of(lines, "carina_share_memory_exceeded")
 
 
 def test_a_report_on_claims_and_gpus_that_are_not_there_has_no_series() -> None:
     seen = report(
-        use(("gone",), ("x", 1, 1)), strangers=(Strangers(gpu="GPU-?", processes=1, memory_mib=1),)
+        use(("gone",), ("x", 1, 1)),
+        use(("train",), ("x", 1, 1)).model_copy(update={"gpu": "GPU-?"}),
+        strangers=(Strangers(gpu="GPU-?", processes=1, memory_mib=1),),
+        unwatched=(Unwatched(gpu="GPU-?", reason="lost"),),
     )
     lines = scrape(now(shared("train")), seen)
     assert not of(lines, "carina_share_memory_used_bytes")
     assert not of(lines, "carina_gpu_stranger_processes")
+    assert not of(lines, "carina_gpu_unwatched_info")

@@ -168,7 +168,8 @@ def test_a_group_without_a_tainted_device_stays() -> None:
 
 
 def test_groups_are_replaced_in_the_order_of_their_names() -> None:
-    scene, names = Scene().node("n", 8).queue("q", quota=8), "hdbgface"
+    scene = Scene().node("n", 8).queue("q", quota=8)
+    names = ("h", "d", "b", "g", "a", "a-", "c", "e")  # the claim a--0 comes before a-0
     for gpu, name in enumerate(names):
         tainted(scene.runs(name, "n", on_device_failure=REPLACE), gpu=gpu)
     found = scene.plan()
