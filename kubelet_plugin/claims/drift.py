@@ -91,6 +91,18 @@ class MemoryLimitDrift:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LimitedPodGone:
+    """The pod whose memory was limited has ended, so that the CDI spec says no limit any more."""
+
+    kind: ClassVar[str] = "memory-limit"
+    pod: str
+    """The UID."""
+
+    def __str__(self) -> str:
+        return f"pod {self.pod}, whose memory was limited, has ended"
+
+
 def _limit(limit: int | None) -> str:
     return "no limit" if limit is None else f"a limit of {limit} bytes"
 
@@ -102,6 +114,7 @@ Drift: TypeAlias = (
     | MigModeDrift
     | MigInstanceDrift
     | MemoryLimitDrift
+    | LimitedPodGone
 )
 
 
@@ -109,8 +122,10 @@ def causes(drifts: Collection[Drift]) -> tuple[Drift, ...]:
     """Returns the drifts without those that follow from another one.
 
     A MIG instance that is made again has other device nodes, which the CDI spec and the metadata
-    name.
+    name. That a pod has ended is nobody's change.
     """
+    if any(isinstance(drift, LimitedPodGone) for drift in drifts):
+        drifts = [drift for drift in drifts if not isinstance(drift, LimitedPodGone | CdiSpecDrift)]
     of_instances = tuple(
         drift for drift in drifts if isinstance(drift, MigModeDrift | MigInstanceDrift)
     )

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from carina_dra.nvidia.nvml_library import NO_SUCH, NvmlLibrary
-from kubelet_plugin.claims.drift import MemoryLimitDrift
+from kubelet_plugin.claims.drift import LimitedPodGone, MemoryLimitDrift
 from kubelet_plugin.claims.resource_failure import (
     MemoryLimitIgnored,
     NvmlCallFailed,
@@ -104,6 +104,8 @@ class MemoryLimits:
             if gpu.memory_limits or not _is_without_limits(error):
                 raise
             return None  # the driver was replaced by one without limits
+        if single and not held:
+            self._notes.note(LimitedPodGone(pods[0]))
         return MadeLimit() if single and held else None
 
     def remove(self, identity: Identity) -> None:
