@@ -95,12 +95,8 @@ class MemoryLimitDrift:
 class LimitedPodGone:
     """The pod whose memory was limited has ended, so that the CDI spec says no limit any more."""
 
-    kind: ClassVar[str] = "memory-limit"
     pod: str
     """The UID."""
-
-    def __str__(self) -> str:
-        return f"pod {self.pod}, whose memory was limited, has ended"
 
 
 def _limit(limit: int | None) -> str:
@@ -114,19 +110,21 @@ Drift: TypeAlias = (
     | MigModeDrift
     | MigInstanceDrift
     | MemoryLimitDrift
-    | LimitedPodGone
 )
+Found: TypeAlias = Drift | LimitedPodGone
+"""What a repair found: drifts, and what explains some."""
 
 
-def causes(drifts: Collection[Drift]) -> tuple[Drift, ...]:
-    """Returns the drifts without those that follow from another one.
+def causes(found: Collection[Found]) -> tuple[Drift, ...]:
+    """Returns the drifts without those that follow from something else that was found.
 
     A MIG instance that is made again has other device nodes, which the CDI spec and the metadata
     name. That a pod has ended is nobody's change.
     """
-    if any(isinstance(drift, LimitedPodGone) for drift in drifts):
-        drifts = [drift for drift in drifts if not isinstance(drift, LimitedPodGone | CdiSpecDrift)]
+    drifts = tuple(drift for drift in found if not isinstance(drift, LimitedPodGone))
+    if len(drifts) < len(found):
+        drifts = tuple(drift for drift in drifts if not isinstance(drift, CdiSpecDrift))
     of_instances = tuple(
         drift for drift in drifts if isinstance(drift, MigModeDrift | MigInstanceDrift)
     )
-    return of_instances or tuple(drifts)
+    return of_instances or drifts
