@@ -361,6 +361,17 @@ def test_a_claim_that_an_earlier_version_prepared_stays_without_a_limit(
     assert [r.message for r in caplog.records if "is not limited" in r.message] != []
 
 
+def test_a_damaged_record_takes_no_memory_from_the_pod(started: Limited) -> None:
+    started.reserve("infer", POD)
+    started.prepare("infer")
+    (started.folder / "memory-limits/train.gpu-0.json").write_text("{")
+    started.repair()
+    assert started.limits() == {POD: 2 * GIB}
+    started.unprepare("train")
+    started.repair()
+    assert started.limits() == {POD: GIB}
+
+
 def test_a_damaged_record_does_not_keep_a_claim(started: Limited) -> None:
     (started.folder / "memory-limits/train.gpu-0.json").write_text("{")
     started.repair()
