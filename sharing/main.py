@@ -85,7 +85,7 @@ def run(chosen: SharingSettings, stop: threading.Event) -> bool:
                 chosen.http_address,
                 metrics=lambda: b"",
                 content_type="text/plain; version=0.0.4; charset=utf-8",
-                healthy=lambda: None,
+                healthy=server.problem,
                 ready=lambda: None,
             )
         )

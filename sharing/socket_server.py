@@ -83,10 +83,20 @@ class SocketServer:
     def stop(self) -> None:
         """Closes all connections and removes the socket, unless another process has its path."""
         with suppress(FileNotFoundError):
-            if self._path.lstat().st_ino == self._inode:
+            if self._is_there():
                 self._path.unlink()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    def problem(self) -> str | None:
+        """Returns why the plugin cannot connect; None if it can."""
+        with suppress(OSError):
+            if self._is_there():
+                return None
+        return f"{self._path} is not the socket of this process any more, which must start again"
+
+    def _is_there(self) -> bool:
+        return self._path.lstat().st_ino == self._inode
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -91,6 +91,14 @@ class MemoryLimitDrift:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LimitedPodGone:
+    """The pod whose memory was limited has ended, so that the CDI spec says no limit any more."""
+
+    pod: str
+    """The UID."""
+
+
 def _limit(limit: int | None) -> str:
     return "no limit" if limit is None else f"a limit of {limit} bytes"
 
@@ -103,15 +111,20 @@ Drift: TypeAlias = (
     | MigInstanceDrift
     | MemoryLimitDrift
 )
+Found: TypeAlias = Drift | LimitedPodGone
+"""What a repair found: drifts, and what explains some."""
 
 
-def causes(drifts: Collection[Drift]) -> tuple[Drift, ...]:
-    """Returns the drifts without those that follow from another one.
+def causes(found: Collection[Found]) -> tuple[Drift, ...]:
+    """Returns the drifts without those that follow from something else that was found.
 
     A MIG instance that is made again has other device nodes, which the CDI spec and the metadata
-    name.
+    name. That a pod has ended is nobody's change.
     """
+    drifts = tuple(drift for drift in found if not isinstance(drift, LimitedPodGone))
+    if len(drifts) < len(found):
+        drifts = tuple(drift for drift in drifts if not isinstance(drift, CdiSpecDrift))
     of_instances = tuple(
         drift for drift in drifts if isinstance(drift, MigModeDrift | MigInstanceDrift)
     )
-    return of_instances or tuple(drifts)
+    return of_instances or drifts

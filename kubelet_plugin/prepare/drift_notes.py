@@ -8,24 +8,24 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kubelet_plugin.claims.drift import Drift
+from kubelet_plugin.claims.drift import Found
 
 
 class DriftNotes(threading.local):
     """What was made on this thread while it is being collected. Calls do not nest."""
 
     def __init__(self) -> None:
-        self._collected: list[Drift] | None = None
+        self._collected: list[Found] | None = None
 
-    def note(self, drift: Drift) -> None:
+    def note(self, found: Found) -> None:
         """Notes that something was not as it has to be, before it is made."""
         if self._collected is not None:
-            self._collected.append(drift)
+            self._collected.append(found)
 
     @contextmanager
-    def collected(self) -> Iterator[list[Drift]]:
+    def collected(self) -> Iterator[list[Found]]:
         """Collects what is noted inside the `with` block."""
-        found: list[Drift] = []
+        found: list[Found] = []
         self._collected = found
         try:
             yield found

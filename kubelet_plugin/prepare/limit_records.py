@@ -22,6 +22,8 @@ _VERSION: Final = 1
 _SUFFIX: Final = ".json"
 _TEMPORARY: Final = ".new"
 
+_DAMAGED: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+
 _log = logging.getLogger(__name__)
 
 
@@ -62,12 +64,16 @@ class LimitRecords:
                 return None
         try:
             return _parsed(content, self._boot_id)
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        except _DAMAGED as error:
             _log.warning(
                 "a record of a memory limit cannot be read, and counts as none",
                 extra={"file": str(self._file(name)), "error": repr(error)},
             )
             return None
+
+    def has_damaged(self, gpu: str) -> bool:
+        """Returns whether a file of `gpu-<minor>` cannot be read, so that no total is certain."""
+        return any(self._is_damaged(name) for name in self.names() if name.endswith(f".{gpu}"))
 
     def total_mib(self, pod: str, gpu: str, *, without: str = "") -> int:
         """Returns what all claims together add to the limit of a pod on `gpu-<minor>`.
@@ -77,6 +83,18 @@ class LimitRecords:
         names = [name for name in self.names() if name.endswith(f".{gpu}") and name != without]
         records = [self.read(name) for name in sorted(names)]
         return sum(record.mib for record in records if record and pod in record.pods)
+
+    def _is_damaged(self, name: str) -> bool:
+        with self._usable():
+            try:
+                content = self._file(name).read_bytes()
+            except FileNotFoundError:
+                return False
+        try:
+            _parsed(content, self._boot_id)
+        except _DAMAGED:
+            return True
+        return False
 
     def store(self, name: str, record: LimitRecord) -> None:
         """Records it durably, in place of what the file recorded before."""

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from carina_dra.nvidia.nvml_library import NO_SUCH, NvmlLibrary
-from kubelet_plugin.claims.drift import MemoryLimitDrift
+from kubelet_plugin.claims.drift import LimitedPodGone, MemoryLimitDrift
 from kubelet_plugin.claims.resource_failure import (
     MemoryLimitIgnored,
     NvmlCallFailed,
@@ -104,6 +104,8 @@ class MemoryLimits:
             if gpu.memory_limits or not _is_without_limits(error):
                 raise
             return None  # the driver was replaced by one without limits
+        if single and not held:
+            self._notes.note(LimitedPodGone(pods[0]))
         return MadeLimit() if single and held else None
 
     def remove(self, identity: Identity) -> None:
@@ -140,19 +142,23 @@ class MemoryLimits:
             cgroup = self._cgroup(pod)
             if cgroup is not None:
                 mib = self._records.total_mib(pod, identity.gpu, without=without)
-                self._set(record, pod, cgroup, mib * _MIB or None)
+                self._set(record, pod, cgroup, mib * _MIB or None, identity.gpu)
                 found += 1
             elif missing_fails:
                 raise ResourceError(PodCgroupMissing(pod, str(self._cgroup_root)))
         return found == len(pods)
 
-    def _set(self, record: LimitRecord, pod: str, cgroup: Path, limit: int | None) -> None:
+    def _set(
+        self, record: LimitRecord, pod: str, cgroup: Path, limit: int | None, gpu: str
+    ) -> None:
         task = f"the memory of pod {pod} on {record.gpu} cannot be limited"
         with mig_calls(self._library, task):
             handle = handle_of(record.gpu, record.pci_bus_id)
             found = read_limit(handle, cgroup)
             if found == limit:
                 return
+            if found and limit and found > limit and self._records.has_damaged(gpu):
+                return  # it may be the pod's by the record that is damaged
             self._notes.note(MemoryLimitDrift(pod, record.gpu, found, limit))
             set_limit(handle, cgroup, limit)
             found = read_limit(handle, cgroup)

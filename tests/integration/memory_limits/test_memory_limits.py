@@ -318,9 +318,13 @@ def test_a_repair_sets_again_what_something_else_has_changed(started: Limited) -
 
 
 def test_a_repair_does_not_need_the_cgroup_of_a_pod_that_has_ended(started: Limited) -> None:
+    claims = started.claims()
+    claims.repair()
     started.end_pod(POD)
-    started.repair()
+    claims.repair()
     assert started.reporter.unrepaired == []
+    assert started.reporter.repaired == [], "nobody has changed anything"
+    assert started.level("train") == "none"
 
 
 def test_after_a_reboot_the_next_prepare_sets_the_limit_again(started: Limited) -> None:
@@ -355,6 +359,17 @@ def test_a_claim_that_an_earlier_version_prepared_stays_without_a_limit(
     assert started.limits() == {}
     assert json.dumps(started.spec("train")) == before
     assert [r.message for r in caplog.records if "is not limited" in r.message] != []
+
+
+def test_a_damaged_record_takes_no_memory_from_the_pod(started: Limited) -> None:
+    started.reserve("infer", POD)
+    started.prepare("infer")
+    (started.folder / "memory-limits/train.gpu-0.json").write_text("{")
+    started.repair()
+    assert started.limits() == {POD: 2 * GIB}
+    started.unprepare("train")
+    started.repair()
+    assert started.limits() == {POD: GIB}
 
 
 def test_a_damaged_record_does_not_keep_a_claim(started: Limited) -> None:

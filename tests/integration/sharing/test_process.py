@@ -149,6 +149,17 @@ def test_its_probes_answer(node: Site) -> None:
         eventually(partial(_answers, f"http://127.0.0.1:{port}/{path}"))
 
 
+def test_it_is_not_healthy_without_its_socket(node: Site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/healthz"
+    node.start("--http-address", url.removeprefix("http://").removesuffix("/healthz"))
+    eventually(lambda: _answers(url))
+    (node.plugin_folder / SOCKET).unlink()
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(url, timeout=30)
+    assert "is not the socket of this process any more" in caught.value.read().decode()
+
+
 def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=30) as answer:
