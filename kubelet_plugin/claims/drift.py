@@ -111,11 +111,11 @@ Drift: TypeAlias = (
     | MigInstanceDrift
     | MemoryLimitDrift
 )
-Found: TypeAlias = Drift | LimitedPodGone
+DriftNote: TypeAlias = Drift | LimitedPodGone
 """What a repair found: drifts, and what explains some."""
 
 
-def causes(found: Collection[Found]) -> tuple[Drift, ...]:
+def causes(found: Collection[DriftNote]) -> tuple[Drift, ...]:
     """Returns the drifts without those that follow from something else that was found.
 
     A MIG instance that is made again has other device nodes, which the CDI spec and the metadata

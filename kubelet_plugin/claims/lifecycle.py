@@ -30,7 +30,7 @@ from kubelet_plugin.claims.call import CallLimits
 from kubelet_plugin.claims.checkpoint import Checkpoint, conflicting
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.claims.claim_reader import ClaimReader
-from kubelet_plugin.claims.drift import Drift, Found, causes
+from kubelet_plugin.claims.drift import Drift, DriftNote, causes
 from kubelet_plugin.claims.failure import (
     CallerGone,
     ClaimError,
@@ -77,7 +77,7 @@ class NodePreparer(Protocol):
 
     def reconcile(
         self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]
-    ) -> Collection[Found]:
+    ) -> Collection[DriftNote]:
         """Creates or removes what the concerned claims need, so that the node agrees with `live`.
 
         `live` has the live claims by UID. What a live claim needs and lacks is created. What a

@@ -8,24 +8,24 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kubelet_plugin.claims.drift import Found
+from kubelet_plugin.claims.drift import DriftNote
 
 
 class DriftNotes(threading.local):
     """What was made on this thread while it is being collected. Calls do not nest."""
 
     def __init__(self) -> None:
-        self._collected: list[Found] | None = None
+        self._collected: list[DriftNote] | None = None
 
-    def note(self, found: Found) -> None:
+    def note(self, found: DriftNote) -> None:
         """Notes that something was not as it has to be, before it is made."""
         if self._collected is not None:
             self._collected.append(found)
 
     @contextmanager
-    def collected(self) -> Iterator[list[Found]]:
+    def collected(self) -> Iterator[list[DriftNote]]:
         """Collects what is noted inside the `with` block."""
-        found: list[Found] = []
+        found: list[DriftNote] = []
         self._collected = found
         try:
             yield found

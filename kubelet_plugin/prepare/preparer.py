@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
-from kubelet_plugin.claims.drift import Found
+from kubelet_plugin.claims.drift import DriftNote
 from kubelet_plugin.claims.failure import ClaimError, NodeResourceFailed
 from kubelet_plugin.claims.lifecycle import Leftover
 from kubelet_plugin.prepare.drift_notes import DriftNotes
@@ -57,7 +57,7 @@ class Preparer(Generic[R, M]):
 
     def reconcile(
         self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]
-    ) -> Collection[Found]:
+    ) -> Collection[DriftNote]:
         """Creates or removes what the concerned claims need, so that the node agrees with `live`.
 
         `live` has the live claims by UID. Returns what had to be made.
