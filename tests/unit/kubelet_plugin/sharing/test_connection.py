@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from carina_dra.sharing.message import SharingReport, WantedShares
+from carina_dra.sharing.message import (
+    MOST_BYTES,
+    Reference,
+    SharingReport,
+    WantedShare,
+    WantedShares,
+)
 from kubelet_plugin.sharing import connection
 from kubelet_plugin.sharing.connection import (
     SharingAbsentError,
@@ -64,7 +70,7 @@ def test_a_line_has_a_greatest_length(pair: Pair, monkeypatch: pytest.MonkeyPatc
 def test_the_length_is_that_of_one_line(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MOST_BYTES", 100)
     line = REPORTS[0].line()
-    for _ in range(5):
+    for _ in range(10):
         assert pair.reports(line[:20]) == []
         assert pair.reports(line[20:]) == [0]
 
@@ -75,6 +81,18 @@ def test_a_peer_that_has_closed_is_gone(pair: Pair) -> None:
         pair.connection.reports()
     with pytest.raises(SharingGoneError, match="it cannot be told"):
         pair.connection.send(WANTED)
+
+
+def test_a_peer_that_has_not_read_all_when_it_closes_is_gone(pair: Pair) -> None:
+    pair.connection.send(WANTED)
+    pair.peer.close()
+    with pytest.raises(SharingGoneError, match="the connection broke"):
+        pair.connection.reports()
+
+
+def test_what_is_no_report_is_said(pair: Pair) -> None:
+    with pytest.raises(SharingGoneError, match="what it says is not a report"):
+        pair.reports(b"{}\n")
 
 
 def test_what_is_sent_comes_as_a_line(pair: Pair) -> None:
@@ -114,6 +132,18 @@ def test_where_nobody_listens_it_is_absent(path: Path) -> None:
         left.bind(str(path))
     with pytest.raises(SharingAbsentError, match=r"nobody listens on s\.sock"):
         SharingConnection.open(path)
+
+
+def test_the_longest_message_has_room_before_anybody_reads_it(path: Path) -> None:
+    pod = Reference(namespace="n", name="p" * 253, uid="u")
+    share = WantedShare(claim=pod, gpu="GPU-0", memory_mib=1, cores=1, pods=(pod,) * 13_500)
+    message = WantedShares(generation=1, shares=(share,))
+    assert 0.9 * MOST_BYTES < len(message.line()) <= MOST_BYTES
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with closing(SharingConnection.open(path)) as opened:
+            opened.send(message)
 
 
 def test_a_path_that_is_none_is_said() -> None:
