@@ -10,6 +10,7 @@ import pytest
 from carina_dra.nvidia.nvml_library import NvmlLibrary
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import DriverReady
+from kubelet_plugin.nvml import memory_limits
 from kubelet_plugin.nvml.memory_limits import PROBE
 from kubelet_plugin.nvml.reader import NvmlReader
 from simulation.nvml import SimulatedNode, uninstall
@@ -110,6 +111,23 @@ def test_without_writable_cgroups_there_are_none(
 
 def test_another_error_is_tried_again(r615: Reading) -> None:
     r615.simulated.fail(SET, pynvml.NVML_ERROR_UNKNOWN, times=1)
+    assert not r615.read()[0]
+    assert r615.read()[0]
+
+
+def test_a_cgroup_that_another_process_removes_meanwhile_is_tried_again(
+    r615: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two plugins of a rolling update: neither may call the driver one without limits."""
+    set_limit = memory_limits.set_limit
+
+    def removed(handle: object, cgroup: Path, limit: int | None) -> None:
+        monkeypatch.undo()
+        cgroup.rmdir()
+        r615.simulated.fail(SET, pynvml.NVML_ERROR_NOT_FOUND, times=1)
+        set_limit(handle, cgroup, limit)
+
+    monkeypatch.setattr(memory_limits, "set_limit", removed)
     assert not r615.read()[0]
     assert r615.read()[0]
 
