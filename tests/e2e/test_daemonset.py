@@ -82,33 +82,6 @@ def test_every_gpu_of_the_node_is_published(daemonset: DaemonSet) -> None:
     assert {partition.partition("-mig-")[0] for partition in partitions} == gpus
 
 
-def test_carina_sharing_tells_what_a_pod_uses_of_the_share_that_the_plugin_names(
-    daemonset: DaemonSet, workloads: Workloads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    socket_path = daemonset.sharing_socket
-    of_share = request(
-        deviceClassName=f"share.{DRIVER}", capacity={"requests": {"memory": "20Gi", "cores": 20}}
-    )
-    workloads.claim("share", of_share)
-    sleeps = container("main", "gpu", command="trap 'exit 0' TERM; sleep 4111111 & wait")
-    workloads.pod("pod", "share", sleeps)
-    workloads.wait_running("pod")
-    (device,) = workloads.allocated(workloads.get("resourceclaim", "share"))
-    minor = int(device.removeprefix("gpu-").removesuffix("-share"))
-    pid = wait_for("the process of the pod", lambda: pid_of(4111111))
-    daemonset.gpus.run_process(minor, pid, memory=25 * 2**30)
-
-    monkeypatch.chdir(socket_path.parent)  # paths of sockets have a limit
-    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
-        connection.settimeout(60)
-        connection.connect(socket_path.name)
-        reports = (SharingReport.parse(line) for line in islice(lines, 60))
-        (use,) = next(report.uses for report in reports if any(use.exceeded for use in report.uses))
-    assert (use.given_mib, use.used_mib) == (20 * 1024, 25 * 1024)
-    assert use.claims == (workloads.get("resourceclaim", "share")["metadata"]["uid"],)
-    assert [known.pod.name for known in use.pods] == ["pod"]
-
-
 def test_pod_with_a_claim_has_its_gpu_until_it_ends(
     daemonset: DaemonSet, workloads: Workloads
 ) -> None:
@@ -229,6 +202,49 @@ def test_plugin_logs_no_warning_and_reports_no_event(daemonset: DaemonSet) -> No
 
     assert severe == []
     assert [event for event in events if event.get("reportingComponent") == DRIVER] == []
+
+
+def test_carina_sharing_tells_what_a_pod_uses_of_the_share_that_the_plugin_names(
+    daemonset: DaemonSet, workloads: Workloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket_path = daemonset.sharing_socket
+    of_share = request(
+        deviceClassName=f"share.{DRIVER}", capacity={"requests": {"memory": "20Gi", "cores": 20}}
+    )
+    workloads.claim("share", of_share)
+    sleeps = container("main", "gpu", command="trap 'exit 0' TERM; sleep 4111111 & wait")
+    workloads.pod("pod", "share", sleeps)
+    workloads.wait_running("pod")
+    (device,) = workloads.allocated(workloads.get("resourceclaim", "share"))
+    minor = int(device.removeprefix("gpu-").removesuffix("-share"))
+    pid = wait_for("the process of the pod", lambda: pid_of(4111111))
+    daemonset.gpus.run_process(minor, pid, memory=25 * 2**30)
+
+    monkeypatch.chdir(socket_path.parent)  # paths of sockets have a limit
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
+        connection.settimeout(60)
+        connection.connect(socket_path.name)
+        reports = (SharingReport.parse(line) for line in islice(lines, 60))
+        (use,) = next(report.uses for report in reports if any(use.exceeded for use in report.uses))
+    assert (use.given_mib, use.used_mib) == (20 * 1024, 25 * 1024)
+    assert use.claims == (workloads.get("resourceclaim", "share")["metadata"]["uid"],)
+    assert [known.pod.name for known in use.pods] == ["pod"]
+
+
+def test_the_pod_can_limit_the_cgroups_of_others(
+    workloads: Workloads, daemonset: DaemonSet
+) -> None:
+    workloads.claim("share", request(deviceClassName=f"share.{DRIVER}"))
+    workloads.pod("pod", "share")
+    workloads.wait_running("pod")
+
+    uid = workloads.get("pod", "pod")["metadata"]["uid"]
+    limits = [
+        Path(path).name
+        for minor in daemonset.gpus.state.gpus
+        for path in daemonset.gpus.memory_limits(minor)
+    ]
+    assert limits == [f"pod{uid}"]
 
 
 def test_top_needs_the_role_that_an_administrator_binds(
@@ -397,19 +413,3 @@ def test_pod_waits_for_a_driver_whose_container_restarts(
 
     daemonset.start_driver()
     workloads.wait_running("pod")
-
-
-def test_the_pod_can_limit_the_cgroups_of_others(
-    workloads: Workloads, daemonset: DaemonSet
-) -> None:
-    workloads.claim("share", request(deviceClassName=f"share.{DRIVER}"))
-    workloads.pod("pod", "share")
-    workloads.wait_running("pod")
-
-    uid = workloads.get("pod", "pod")["metadata"]["uid"]
-    limits = [
-        Path(path).name
-        for minor in daemonset.gpus.state.gpus
-        for path in daemonset.gpus.memory_limits(minor)
-    ]
-    assert limits == [f"pod{uid}"]
