@@ -6,7 +6,8 @@ where that is one: several pods can use a claim, and a pod can have several clai
 `carina_share_pod_info` has all pairs.
 """
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from carina_dra.sharing.message import Reference, ShareUse, SharingReport, WantedShare
+from carina_dra.sharing.message import PodUse, Reference, ShareUse, SharingReport, WantedShare
 from kubelet_plugin.claim_status.live_claims import ClaimsNow
 from kubelet_plugin.claim_status.readiness import limited_gpus
 from kubelet_plugin.devices.device import GpuDevice
@@ -132,7 +133,8 @@ def _given(now: SharesNow) -> Iterator[Metric]:
             limited = f"gpu-{gpu.minor}" in now.limited.get(share.claim.uid, ())
             levels = device.levels_in_force(limited=limited)
             info.add_metric((*labels, levels.strongest_memory, levels.strongest_cores), 1)
-        for pod in share.pods:
+        names = {(pod.namespace, pod.name): pod for pod in share.pods}
+        for pod in names.values():  # one that was made again counts once
             pairs.add_metric(now.labels(gpu, (pod,), (share.claim,)), 1)
     yield from (memory, cores, info, pairs)
 
@@ -153,13 +155,22 @@ def _used(now: SharesNow) -> Iterator[Metric]:
         "carina_share_processes", "Processes of a pod on a shared GPU.", labels=_SHARE
     )
     for gpu, use, claims in now.uses():
-        for pod in use.pods:
-            labels = now.labels(gpu, (pod.pod,), claims)
-            memory.add_metric(labels, pod.memory_mib * _MIB)
-            processes.add_metric(labels, pod.processes)
-            if pod.sm_percent is not None:
-                busy.add_metric(labels, pod.sm_percent / 100)
+        for pods in _by_name(use.pods):
+            labels = now.labels(gpu, (pods[0].pod,), claims)
+            memory.add_metric(labels, sum(pod.memory_mib for pod in pods) * _MIB)
+            processes.add_metric(labels, sum(pod.processes for pod in pods))
+            known = [pod.sm_percent for pod in pods if pod.sm_percent is not None]
+            if len(known) == len(pods):
+                busy.add_metric(labels, sum(known) / 100)
     yield from (memory, busy, processes)
+
+
+def _by_name(pods: Iterable[PodUse]) -> Collection[Sequence[PodUse]]:
+    """Pods by their names: one that was made again has the series of the one before."""
+    found: dict[tuple[str, str], list[PodUse]] = defaultdict(list)
+    for pod in pods:
+        found[pod.pod.namespace, pod.pod.name].append(pod)
+    return found.values()
 
 
 def _of_claims(now: SharesNow) -> Iterator[Metric]:

@@ -67,6 +67,17 @@ def test_a_pod_with_two_claims_on_a_gpu_is_counted_once() -> None:
     assert len(of(lines, "carina_share_pod_info")) == 2
 
 
+def test_a_pod_that_was_made_again_has_the_series_of_the_one_before() -> None:
+    seen = report(use(("train",), ("train-0", 512, 25), ("train-0", 256, 5)))
+    again = pod("train-0").model_copy(update={"uid": "another"})
+    lines = scrape(now(shared("train")), seen, {"train": (pod("train-0"), again)})
+
+    assert of(lines, "carina_share_memory_used_bytes") == [f"{768 * 2**20:.8e}"]
+    assert of(lines, "carina_share_sm_utilization_ratio") == ["0.3"]
+    assert of(lines, "carina_share_processes") == ["2.0"]
+    assert of(lines, "carina_share_pod_info") == ["1.0"]
+
+
 def test_an_exceeded_share_is_marked_and_counted() -> None:
     seen = report(use(("train",), exceeded_since=900.0, exceeded=3, idle_since=950.0))
     lines = scrape(now(shared("train")), seen)
