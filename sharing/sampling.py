@@ -136,6 +136,9 @@ class Sampling:
                 _log.warning("another NVIDIA driver was installed; the process starts again")
                 self._start_again()
             return dict.fromkeys(gpus, Unseen(str(error.failure)))
+        except Exception:  # noqa: BLE001 - a bug is logged, and must not end the watch
+            _log.exception("processes cannot be told; retrying")
+            return dict.fromkeys(gpus, Unseen("an error of carina-sharing, which its log has"))
         return samples
 
     def _close(self) -> None:

@@ -1,0 +1,162 @@
+"""When GPUs are sampled, when NVML is closed, and what is told of it."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from carina_dra.nvidia.nvml_failure import NvmlFailure
+from carina_dra.nvidia.nvml_library import NvmlBusyError, NvmlCallError
+from sharing.observation import GpuSample, Seen, Unseen
+from sharing.sampling import Sampling
+from tests.eventually import eventually
+from tests.unit.sharing.samples import process, share, wanted
+
+
+class Library:
+    """NVML that is leased, discarded and closed."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.discarded = 0
+        self.replacement: object = None
+        self.failing: Exception | None = None
+
+    @contextmanager
+    def lease(self) -> Iterator[object]:
+        if self.failing is not None:
+            raise self.failing
+        self.is_open = True
+        yield self
+
+    def discard(self, session: object) -> None:
+        assert session is self
+        self.discarded += 1
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+class Processes:
+    """What is seen of each GPU."""
+
+    def __init__(self) -> None:
+        self.sample: Callable[[str], GpuSample] = lambda _: Seen((process("train", 100),))
+        self.reads = 0
+
+    def read(self, uuid: str) -> GpuSample:
+        self.reads += 1
+        return self.sample(uuid)
+
+    def forget(self) -> None:
+        pass
+
+
+class Watch:
+    """Sampling in its thread."""
+
+    def __init__(self) -> None:
+        self.library, self.processes = Library(), Processes()
+        self.told = 0
+        self.started_again = threading.Event()
+        self.at = 0.0
+        library: Any = self.library
+        processes: Any = self.processes
+        self.sampling = Sampling(
+            library,
+            processes,
+            start_again=self.started_again.set,
+            now=lambda: 1000.0,
+            clock=lambda: self.at,
+        )
+        threading.Thread(target=self.sampling.run, args=(self._tell,), daemon=True).start()
+
+    def _tell(self) -> None:
+        self.told += 1
+
+    def reasons(self) -> list[str]:
+        return [gpu.reason for gpu in self.sampling.report().unwatched]
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+def test_nothing_is_read_without_a_share(watch: Watch) -> None:
+    watch.sampling.want(wanted(generation=7))
+    eventually(lambda: watch.sampling.report().generation == 7)
+    assert (watch.processes.reads, watch.library.is_open) == (0, False)
+
+
+def test_a_shared_gpu_is_read_again_and_again_until_it_is_shared_no_more(watch: Watch) -> None:
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.processes.reads > 2)
+    assert [use.used_mib for use in watch.sampling.report().uses] == [100]
+
+    watch.sampling.want(wanted(generation=2))
+    eventually(lambda: not watch.library.is_open)
+    eventually(lambda: watch.sampling.report().uses == ())
+
+
+def test_what_does_not_change_is_told_once(watch: Watch) -> None:
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.processes.reads > 3)
+    assert watch.told == 1
+
+
+def test_a_session_in_which_no_gpu_answers_is_discarded(watch: Watch) -> None:
+    watch.processes.sample = lambda uuid: Unseen(f"{uuid} is lost")
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.library.discarded)
+    eventually(lambda: watch.reasons() == ["GPU-0 is lost"])
+
+
+def test_a_session_in_which_a_gpu_answers_is_kept(watch: Watch) -> None:
+    watch.processes.sample = lambda uuid: Unseen("lost") if uuid == "GPU-0" else Seen(())
+    watch.sampling.want(wanted(share("a", "a"), share("b", "b", gpu="GPU-1")))
+    eventually(lambda: watch.reasons() == ["lost"])
+    assert watch.library.discarded == 0
+
+
+@pytest.mark.parametrize(
+    ("failing", "reason"),
+    [
+        (NvmlBusyError("nvmlInit does not return"), "nvmlInit does not return"),
+        (NvmlCallError(NvmlFailure("nvmlInit", "NVML_ERROR_UNKNOWN")), "NVML_ERROR_UNKNOWN"),
+        (ValueError("a bug"), "an error of carina-sharing"),
+    ],
+)
+def test_nvml_that_cannot_be_used_is_told(watch: Watch, failing: Exception, reason: str) -> None:
+    watch.library.failing = failing
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: any(reason in found for found in watch.reasons()))
+    assert not watch.started_again.is_set()
+
+
+def test_a_library_that_was_replaced_has_the_process_start_again(watch: Watch) -> None:
+    watch.library.replacement = object()
+    watch.library.failing = NvmlCallError(
+        NvmlFailure("nvmlInit", "NVML_ERROR_LIB_RM_VERSION_MISMATCH")
+    )
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(watch.started_again.is_set)
+
+
+def test_a_call_that_does_not_return_is_told_meanwhile(watch: Watch) -> None:
+    returned = threading.Event()
+
+    def hang(_: str) -> GpuSample:
+        returned.wait(30)
+        return Seen(())
+
+    watch.processes.sample = hang
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.processes.reads)
+    assert watch.reasons() == []
+    watch.at = 60.0
+    assert watch.reasons() == ["a call of the NVIDIA driver does not return"]
+    returned.set()
+    eventually(lambda: watch.reasons() == [])
