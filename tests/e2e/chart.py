@@ -37,6 +37,8 @@ class Chart:
     node: Node
     packed: Path
     values: Path
+    earlier_values: Path
+    """Those that every chart knows."""
     home: Path
 
     def run(self, *arguments: str | Path) -> str:
@@ -54,9 +56,10 @@ class Chart:
         return done.stdout
 
     def install(self, *flags: str | Path, chart: Path | None = None) -> None:
-        """Installs or upgrades the release, and waits for its pods."""
+        """Installs or upgrades the release, also to an earlier chart, and waits for its pods."""
+        values = self.values if chart is None else self.earlier_values
         self.run(
-            *("upgrade", "--install", RELEASE, chart or self.packed, "--values", self.values),
+            *("upgrade", "--install", RELEASE, chart or self.packed, "--values", values),
             *("--namespace", NAMESPACE, "--create-namespace", "--wait", _TIMEOUT, *flags),
         )
 
@@ -92,9 +95,15 @@ class Chart:
 def pack(helm: Path, node: Node, gpus: SimulatedNode, folder: Path) -> Chart:
     """Packs the chart into a folder, beside the values for a node with simulated GPUs."""
     code = write_simulation(folder)
-    values = folder / "values.yaml"
-    values.write_text(yaml.safe_dump(_values(code, gpus)))
-    chart = Chart(helm, node, folder / "carina-0.1.0.tgz", values, folder / "helm")
+    values = _values(code, gpus)
+    files = {
+        "values.yaml": values,
+        "earlier-values.yaml": {"kubeletPlugin": values["kubeletPlugin"]},
+    }
+    for name, content in files.items():
+        (folder / name).write_text(yaml.safe_dump(content))
+    own, earlier = (folder / name for name in files)
+    chart = Chart(helm, node, folder / "carina-0.1.0.tgz", own, earlier, folder / "helm")
     chart.run("package", CHART, "--version=0.1.0", "--destination", folder)
     return chart
 
