@@ -10,5 +10,10 @@ WANTED: Final = "sharing.json"
 NEW_WANTED: Final = "sharing.json.new"
 DAMAGED: Final = "sharing.json.damaged"
 """One that could not be read, for an administrator to look at."""
-FILES: Final = frozenset({SOCKET, NEW_SOCKET, WANTED, NEW_WANTED, DAMAGED})
+MPS: Final = "mps"
+"""The folder with a folder for each MPS daemon, named by the UID of its claim."""
+MPS_PIPES, MPS_LOGS, MPS_SHM = "pipe", "log", "shm"
+"""What the folder of a daemon has: its pipes and what is /dev/shm for it and its clients, which
+containers get too, and its logs."""
+FILES: Final = frozenset({SOCKET, NEW_SOCKET, WANTED, NEW_WANTED, DAMAGED, MPS})
 """All of them: they do not say that the plugin has run."""

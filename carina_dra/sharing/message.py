@@ -49,6 +49,25 @@ class WantedShare(_Part):
     """The pods that the claim is reserved for, as far as they are known."""
 
 
+class MpsDevice(_Part):
+    """A device that the clients of an MPS daemon compute on."""
+
+    uuid: str
+    """Of the GPU, or of a MIG device."""
+    memory_mib: int | None = Field(None, ge=1)
+    """What each client process can have of it; None for no limit."""
+
+
+class WantedDaemon(_Part):
+    """The MPS control daemon that a prepared claim needs: one, whatever devices it has."""
+
+    claim: Reference
+    devices: tuple[MpsDevice, ...] = Field(min_length=1)
+    """In the order of CUDA."""
+    thread_percentage: int | None = Field(None, ge=1, le=100)
+    """Of the multiprocessors that each client process can use at most; None for no limit."""
+
+
 class PodUse(_Part):
     """What the processes of a pod use of a GPU."""
 
@@ -96,6 +115,28 @@ class Unwatched(_Part):
     reason: str
 
 
+class MpsDaemon(_Part):
+    """How it is with the MPS daemon of a claim."""
+
+    wanted: WantedDaemon
+    """As it was wanted when this was seen: a claim can come to want another."""
+    state: Literal["starting", "ready", "failed"]
+    """`ready`: it answers, and its limits were read back. `failed`: it is tried again."""
+    reason: str = ""
+    """Why it is not ready."""
+    restarts: int = 0
+    """How many times it was started again."""
+
+
+class Offers(_Part):
+    """What carina-sharing does on this node, beside that it watches."""
+
+    ends_violators: bool = False
+    """Whether it ends processes that exceed the memory of their share."""
+    no_mps: str | None = "this version of carina-sharing runs no MPS daemons"
+    """Why it runs no MPS daemons; None if it does."""
+
+
 class Message(_Part):
     """A message of either side."""
 
@@ -126,6 +167,8 @@ class WantedShares(Message):
     generation: int = Field(ge=0)
     """Grows with each change."""
     shares: tuple[WantedShare, ...]
+    daemons: tuple[WantedDaemon, ...] = ()
+    """All MPS daemons that prepared claims need; others are ended, with their clients."""
 
 
 class SharingReport(Message):
@@ -138,3 +181,6 @@ class SharingReport(Message):
     uses: tuple[ShareUse, ...] = ()
     strangers: tuple[Strangers, ...] = ()
     unwatched: tuple[Unwatched, ...] = ()
+    offers: Offers = Offers()
+    daemons: tuple[MpsDaemon, ...] = ()
+    """All that are wanted, and those that have not ended yet."""
