@@ -49,7 +49,7 @@ from kubelet_plugin.start.publishing import started_publisher
 from kubelet_plugin.start.reading import gpu_metrics, inventory_poller
 from kubelet_plugin.start.releasing import node_release, own_node
 from kubelet_plugin.start.serving import serve_kubelet, served_probes, wait_for_the_name
-from kubelet_plugin.start.sharing import sharing_client
+from kubelet_plugin.start.sharing import claim_pods, sharing_client
 
 PROGRAM = "carina-kubelet-plugin"
 
@@ -104,8 +104,10 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         def look_again() -> None:
             poller.read_now()
 
-        held_modes = HeldModes(clock=time.monotonic, changed=look_again)
-        failed_repairs = FailedRepairs(changed=look_again)
+        failed_repairs, held_modes = (
+            FailedRepairs(changed=look_again),
+            HeldModes(clock=time.monotonic, changed=look_again),
+        )
         gpus_changed, live_claims = threading.Event(), LiveClaims()
 
         def publish(inventory: Inventory) -> None:
@@ -149,6 +151,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             release.look()
             sharing.look()
 
+        pods = claim_pods(client, joined=gpus_changed.set)
         claims, record, held_mode_retry = claim_lifecycle(
             chosen,
             client,
@@ -161,6 +164,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             phase=phase,
             inventory_age=lambda: 0.0 if released else poller.age,
             claims_changed=reorder,
+            pods=pods,
             live_claims=live_claims,
             report=claim_report,
         )
@@ -176,7 +180,14 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             closed=released,
         )
         sharing = sharing_client(
-            chosen, client, record, live_claims, claim_report, metrics, cleanup, released=released
+            chosen,
+            record,
+            live_claims,
+            claim_report,
+            metrics,
+            cleanup,
+            pods=pods,
+            released=released,
         )
         release.start()
         registration = Registration(

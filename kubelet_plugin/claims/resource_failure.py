@@ -416,6 +416,25 @@ class PodUnknown:
 
 
 @dataclass(frozen=True, slots=True)
+class SeveralPods:
+    """The claim demands a limit, which one pod can have, and another pod has come to use it."""
+
+    reason: ClassVar[str] = "SeveralPods"
+    retriable: ClassVar[bool] = True
+    gpu: str
+    """The UUID."""
+    pods: tuple[str, ...]
+    """UIDs."""
+
+    def __str__(self) -> str:
+        return (
+            f"the memory of its pods on {self.gpu} is not limited as the claim demands: "
+            f"{len(self.pods)} pods use the claim, and each of them is limited to the claim's "
+            "memory by itself; use a ResourceClaimTemplate, which makes a claim for each pod"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLimitIgnored:
     """The driver accepts a memory limit, but says another one afterwards."""
 
@@ -467,5 +486,6 @@ ResourceFailure: TypeAlias = (
     | NvidiaSmiHangs
     | PodCgroupMissing
     | PodUnknown
+    | SeveralPods
     | MemoryLimitIgnored
 )

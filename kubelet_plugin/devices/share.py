@@ -17,6 +17,7 @@ from carina_dra.resource import (
     BoolAttribute,
     CapacityRange,
     CapacityRequestPolicy,
+    DeviceAttribute,
     DeviceCapacity,
     DeviceCounterConsumption,
     StringAttribute,
@@ -98,9 +99,7 @@ class Share:
         """
         attributes = {
             **gpu_attributes(self.kind, self.gpu, self.state, settings.least_share),
-            "memoryEnforcement": StringAttribute(self.levels.strongest_memory),
-            "coreEnforcement": StringAttribute(self.levels.strongest_cores),
-            **{name: BoolAttribute(there) for name, there in self.levels.attributes.items()},
+            **enforcement_attributes(self.levels),
         }
         return PublishedDevice(
             name=self.name,
@@ -120,6 +119,15 @@ class Share:
             node_allocatable_resources=host_memory(settings),
             allow_multiple_allocations=True,
         )
+
+
+def enforcement_attributes(levels: Levels) -> Mapping[str, DeviceAttribute]:
+    """Returns the attributes that say which levels are in force, and the strongest of them."""
+    return {
+        "memoryEnforcement": StringAttribute(levels.strongest_memory),
+        "coreEnforcement": StringAttribute(levels.strongest_cores),
+        **{name: BoolAttribute(there) for name, there in levels.attributes.items()},
+    }
 
 
 @dataclass(frozen=True, slots=True)

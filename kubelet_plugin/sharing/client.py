@@ -111,7 +111,7 @@ class SharingClient:
 
     def start(self) -> None:
         """Starts its threads."""
-        self._pods.start()
+        self._pods.start(self.look)
         threading.Thread(target=self._run, name="sharing", daemon=True).start()
 
     def look(self) -> None:

@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
@@ -47,10 +47,12 @@ from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.resource import Identity, Made
 from kubelet_plugin.prepare.time_slices import TimeSlices
 from kubelet_plugin.prepare.wanted import identities, refuse_unfit, wanted
 from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.settings import PluginSettings
+from kubelet_plugin.sharing.claim_pods import ClaimPods
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ def claim_lifecycle(
     inventory_age: Callable[[], float],
     phase: PhaseFile,
     claims_changed: Callable[[Collection[NodeClaim]], None],
+    pods: ClaimPods,
     live_claims: LiveClaims,
     report: ClaimReport,
 ) -> tuple[ClaimLifecycle, ClaimRecord, HeldModeRetry]:
@@ -82,6 +85,10 @@ def claim_lifecycle(
 
     def read_claim(claim: ClaimReference, patience: float) -> Body:
         return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=patience)
+
+    def set_up(claim: NodeClaim, made: Mapping[Identity, Made]) -> None:
+        live_claims.set_up(claim, made)
+        pods.prepared(claim)
 
     notes = DriftNotes()
     cdi_specs = CdiSpecs(
@@ -110,6 +117,7 @@ def claim_lifecycle(
                 nvml,
                 LimitRecords(chosen.memory_limits, boot_id(host)),
                 chosen.cgroup_root,
+                seen_pods=pods.pods_of,
                 notes=notes,
             ),
             metadata_files=MetadataFiles(
@@ -127,7 +135,7 @@ def claim_lifecycle(
         ),
         refuse_unfit=lambda claim: refuse_unfit(claim, current_devices()),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
-        set_up=live_claims.set_up,
+        set_up=set_up,
         notes=notes,
     )
     reader = ClaimReader(

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
@@ -21,15 +21,24 @@ _TIMEOUT = 5.0
 """Seconds to read a claim."""
 
 
+def claim_pods(client: Client, joined: Callable[[], None]) -> ClaimPods:
+    """What is known of the pods of claims with shares; `joined` is called when limits change."""
+
+    def read(claim: ClaimReference) -> Body:
+        return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=_TIMEOUT)
+
+    return ClaimPods(read, joined=joined, clock=time.monotonic)
+
+
 def sharing_client(
     chosen: PluginSettings,
-    client: Client,
     record: ClaimRecord,
     live_claims: LiveClaims,
     report: ClaimReport,
     metrics: PluginMetrics,
     cleanup: contextlib.ExitStack,
     *,
+    pods: ClaimPods,
     released: bool,
 ) -> SharingClient:
     """The client of carina-sharing, which is not started yet.
@@ -40,19 +49,12 @@ def sharing_client(
     def claims() -> Collection[NodeClaim]:
         return live_claims.now.claims.values()
 
-    def read(claim: ClaimReference) -> Body:
-        return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=_TIMEOUT)
-
     def gpus() -> Mapping[str, str] | None:
         seen = live_claims.now.gpus
         if seen.inventory is None:
             return {} if released else None
         return {name: observed.gpu.uuid for name, observed in seen.gpus.items()}
 
-    def look() -> None:
-        sharing.look()
-
-    pods = ClaimPods(read, changed=look, clock=time.monotonic)
     sharing = SharingClient(
         chosen.sharing_socket,
         record=record.checkpoint,

@@ -58,6 +58,8 @@ class MigNode:
     """The setting share_time_slice."""
     pods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """UIDs of the pods for which claims are reserved, by the claim's name."""
+    seen_pods: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """UIDs of the pods that the API server has said since, by the claim's name."""
     reporter: FakeReporter = field(default_factory=FakeReporter)
     device_metadata: bool = False
     """Whether containers get files with the metadata of their devices."""
@@ -116,6 +118,7 @@ class MigNode:
                     of_nvidia=nvidia_claims.devices,
                     notes=notes,
                     cgroup_root=self.cgroup_root,
+                    seen_pods=lambda uid: self.seen_pods.get(uid, ()),
                 ),
                 identities=lambda claim: identities(claim, self.share_interval),
                 wanted=lambda claims, live: wanted(

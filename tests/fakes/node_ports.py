@@ -35,6 +35,7 @@ def node_ports(
     of_nvidia: Callable[[], Collection[str]] = frozenset,
     notes: DriftNotes | None = None,
     cgroup_root: Path | None = None,
+    seen_pods: Callable[[str], Collection[str]] = lambda _: (),
 ) -> NodePorts:
     """The ports that make things on the node below `root`, and record them in `intents`.
 
@@ -52,6 +53,7 @@ def node_ports(
             library,
             LimitRecords(intents.with_name("memory-limits"), boot_id),
             cgroup_root or root / "sys/fs/cgroup",
+            seen_pods=seen_pods,
             notes=notes,
         ),
         metadata_files=MetadataFiles(

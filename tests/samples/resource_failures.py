@@ -32,6 +32,7 @@ from kubelet_plugin.claims.resource_failure import (
     PodCgroupMissing,
     PodUnknown,
     ResourceFailure,
+    SeveralPods,
     TimeSlicesUnsupported,
     file_failure,
 )
@@ -77,6 +78,7 @@ RETRIABLE: tuple[ResourceFailure, ...] = (
     NvidiaSmiHangs(_SLICES, 7),
     PodCgroupMissing("5f0c", "/sys/fs/cgroup"),
     PodUnknown("GPU-1"),
+    SeveralPods("GPU-1", ("5f0c", "77")),
     MemoryLimitIgnored("the memory of pod 5f0c cannot be limited", "/cgroup", 2**30, None),
 )
 FINAL: tuple[ResourceFailure, ...] = (

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -97,7 +97,13 @@ class Plugin:
         """How far its monotonic clock is ahead."""
         self.now: Callable[[], float] = time.time
         quick = Backoff(initial=0.01, cap=0.05)
-        self.pods = ClaimPods(node.read, changed=self._pods_known, clock=self.clock, backoff=quick)
+        self.repairs = 0
+        self.pods = ClaimPods(
+            node.read,
+            joined=self._joined,
+            clock=self.clock,
+            backoff=quick,
+        )
         self.client = SharingClient(
             node.socket,
             record=self._record,
@@ -112,8 +118,8 @@ class Plugin:
         )
         self.client.start()
 
-    def _pods_known(self) -> None:
-        self.client.look()
+    def _joined(self) -> None:
+        self.repairs += 1
 
     def _claims(self) -> Collection[NodeClaim]:
         return self.view.values()
@@ -391,7 +397,42 @@ def test_a_second_pod_of_a_claim_is_found_when_strangers_compute(
         return [pod.name for pod in server.told[-1].shares[0].pods]
 
     eventually(lambda: pods() == ["first", "second"])
-    plugin.seconds = 1000.0
+    eventually(lambda: plugin.repairs == 1)
+    assert plugin.pods.pods_of("a") == {"first", "second"}
+
+
+def test_a_claim_of_several_pods_is_read_again_at_each_repair_until_one_is_left(node: Node) -> None:
+    node.record(shared("a"))
+    node.pods = {"a": ["first", "second"]}
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    node.pods["a"] = ["second"]
+
+    assert plugin.pods.pods_of("a") == {"first", "second"}
+
+    eventually(lambda: plugin.pods.pods_of("a") == {"second"})
+    eventually(lambda: plugin.repairs == 2)
+    reads = len(node.reads)
+    assert plugin.pods.pods_of("a") == {"second"}
+    assert not plugin.pods._asked
+    assert len(node.reads) == reads
+
+
+def test_a_claim_that_was_prepared_for_other_pods_is_read_again(node: Node) -> None:
+    node.record(shared("a"))
+    node.pods = {"a": ["first"]}
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    node.pods["a"] = ["second"]
+
+    plugin.pods.prepared(replace(shared("a"), pods=("second",)))
+
+    eventually(lambda: plugin.pods.pods_of("a") == {"second"})
+    reads = len(node.reads)
+    plugin.pods.prepared(replace(shared("a"), pods=("second",)))
+    plugin.pods.prepared(shared("a"))
+    assert not plugin.pods._asked
+    assert len(node.reads) == reads
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
