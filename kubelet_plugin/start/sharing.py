@@ -2,23 +2,55 @@
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
+from carina_dra.sharing.message import WantedDaemon
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.failure import ClaimError, NodeResourceFailed
 from kubelet_plugin.claims.record import ClaimRecord
+from kubelet_plugin.prepare.daemon_records import DaemonRecords
+from kubelet_plugin.prepare.mps_daemons import MpsDaemons
+from kubelet_plugin.prepare.resource import ResourceError
 from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.report.metrics import PluginMetrics
 from kubelet_plugin.report.share_metrics import ShareMetrics
 from kubelet_plugin.settings import PluginSettings
 from kubelet_plugin.sharing.claim_pods import ClaimPods
 from kubelet_plugin.sharing.client import SharingClient
+from kubelet_plugin.sharing.guards import ShareGuards
+from kubelet_plugin.sharing.supervision import Supervision
 
 _TIMEOUT = 5.0
 """Seconds to read a claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharingTies:
+    """What ties the client of carina-sharing to the devices and to what claims need."""
+
+    guards: ShareGuards
+    records: DaemonRecords
+    supervision: Supervision
+
+    @classmethod
+    def of(cls, chosen: PluginSettings, boot: str, *, offers_changed: Callable[[], None]) -> Self:
+        """`offers_changed` is called when other devices may have to be published."""
+        return cls(
+            ShareGuards(changed=offers_changed, clock=time.monotonic),
+            DaemonRecords(chosen.mps_records, boot),
+            Supervision(),
+        )
+
+    def daemons(self, folders: Path) -> MpsDaemons:
+        """The port for MPS daemons, whose folders are in a folder."""
+        return MpsDaemons(self.records, folders, self.supervision)
 
 
 def sharing_client(
@@ -30,6 +62,7 @@ def sharing_client(
     metrics: PluginMetrics,
     cleanup: contextlib.ExitStack,
     *,
+    ties: SharingTies,
     released: bool,
 ) -> SharingClient:
     """The client of carina-sharing, which is not started yet.
@@ -52,6 +85,12 @@ def sharing_client(
     def look() -> None:
         sharing.look()
 
+    def daemons() -> tuple[WantedDaemon, ...]:
+        try:
+            return ties.records.wanted()
+        except ResourceError as error:
+            raise ClaimError(NodeResourceFailed(None, error.failure)) from error
+
     pods = ClaimPods(read, changed=look, clock=time.monotonic)
     sharing = SharingClient(
         chosen.sharing_socket,
@@ -59,6 +98,9 @@ def sharing_client(
         claims=claims,
         gpus=gpus,
         pods=pods,
+        daemons=daemons,
+        guards=ties.guards,
+        supervision=ties.supervision,
         seen=live_claims.shares_seen,
         reporter=report,
         clock=time.monotonic,
