@@ -1,6 +1,7 @@
 """Processes of GPUs, by simulated NVML and the procfs of this machine."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -195,6 +196,102 @@ def test_the_processes_of_this_machine_are_read_as_procfs_has_them() -> None:
         assert isinstance(found, FoundProcess)
         assert (found.runs, found.pod) == (True, None)
     assert table.find(pid, ticks() + 1) == GoneProcess()
+
+
+def test_a_process_whose_parent_has_not_heard_of_its_end_does_not_run() -> None:
+    table = ProcessTable(Path("/proc"), DEFAULT_FOLDERS)
+    with sleeping() as pid:
+        os.kill(pid, signal.SIGKILL)
+        assert eventually(lambda: not _found(table, pid).runs)
+
+
+def _found(table: ProcessTable, pid: int) -> FoundProcess:
+    found = table.find(pid, ticks() + 1)
+    assert isinstance(found, FoundProcess)
+    return found
+
+
+def test_who_computes_and_is_no_client_of_mps_is_outside_of_it(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    kinds = ({"compute"}, {"compute", "mps"}, {"mps"}, {"graphics"}, {"compute", "graphics"})
+    for pid, lists in enumerate(kinds, start=1):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, kinds=frozenset(lists))
+    assert outside(reader, node) == {1, 5}
+
+
+def test_nobody_is_outside_of_mps_where_the_driver_does_not_list_its_clients(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    procfs.add(1, UID)
+    node.run_process(0, 1)
+    node.remove_symbol("nvmlDeviceGetMPSComputeRunningProcesses_v3")
+    assert outside(reader, node) == set()
+
+
+def outside(reader: Reader, node: SimulatedNode) -> set[int]:
+    found = sample(reader, node)
+    assert isinstance(found, Seen)
+    return {known.pid for known in found.processes if known.outside_mps}
+
+
+def test_a_process_without_a_figure_keeps_no_other_from_being_seen(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    for pid, memory in ((1, 300 * MIB), (2, None)):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, memory=memory)
+    assert figures(reader, node) == {1: 300 * MIB, 2: None}
+
+
+def test_a_driver_that_has_given_a_figure_can_give_it(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    """So who has a process without one cannot make its GPU unwatched."""
+    for pid, memory in ((1, 300 * MIB), (2, None)):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, memory=memory)
+    sample(reader, node)
+    node.end_process(0, 1)
+    assert figures(reader, node) == {2: None}
+    reader.processes.forget()
+    assert isinstance(sample(reader, node), Unseen)
+
+
+def figures(reader: Reader, node: SimulatedNode) -> dict[int, int | None]:
+    found = sample(reader, node)
+    assert isinstance(found, Seen)
+    return {known.pid: known.memory for known in found.processes}
+
+
+def test_the_handle_of_a_gpu_is_looked_up_once_a_session(
+    reader: Reader, node: SimulatedNode
+) -> None:
+    assert sample(reader, node) == Seen(())
+    node.fail("nvmlDeviceGetHandleByUUID", pynvml.NVML_ERROR_UNKNOWN)
+    assert sample(reader, node) == Seen(())
+    reader.session = NvmlSession(None)
+    assert isinstance(sample(reader, node), Unseen)
+
+
+def test_the_handle_of_a_gpu_that_failed_is_looked_up_again(
+    reader: Reader, node: SimulatedNode
+) -> None:
+    assert sample(reader, node) == Seen(())
+    for symbol in (_COMPUTE, "nvmlDeviceGetHandleByUUID"):
+        node.fail(symbol, pynvml.NVML_ERROR_UNKNOWN)
+    assert _COMPUTE in reason(reader, node)
+    assert "nvmlDeviceGetHandleByUUID" in reason(reader, node)
+
+
+_COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"
+
+
+def reason(reader: Reader, node: SimulatedNode) -> str:
+    failed = sample(reader, node)
+    assert isinstance(failed, Unseen)
+    return failed.reason
 
 
 def test_memory_that_the_driver_does_not_say_is_a_reason(
