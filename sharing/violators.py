@@ -62,7 +62,7 @@ class Violations:
 
 def violator(
     use: GivenUse,
-    processes: Iterable[GpuProcess],
+    processes: Collection[GpuProcess],
     used_mib: int,
     under_mps: Collection[tuple[str, str]],
     before: Violations,
@@ -73,10 +73,10 @@ def violator(
     pods under MPS (`pods_under_mps`).
     """
     pods = {pod.uid: pod for pod in use.pods}
-    own = [process for process in processes if process.pod_uid in pods]
-    awaited = _still_there(before.awaited, own)
+    awaited = _still_there(before.awaited, processes)
     if awaited:
         return None, Violations(awaited=awaited)
+    own = [process for process in processes if process.pod_uid in pods]
     outside = [
         process
         for process in own
@@ -130,8 +130,11 @@ def pods_under_mps(
     return frozenset(under - beside)
 
 
-def _still_there(awaited: Iterable[Awaited], own: Iterable[GpuProcess]) -> tuple[Awaited, ...]:
-    there = {process.identity: process for process in own}
+def _still_there(
+    awaited: Iterable[Awaited], processes: Iterable[GpuProcess]
+) -> tuple[Awaited, ...]:
+    """Those of any pod: with cgroup v1, a process that has ended is of no cgroup."""
+    there = {process.identity: process for process in processes} if awaited else {}
     found = []
     for ended in awaited:
         process = there.get(ended.process)
