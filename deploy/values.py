@@ -200,6 +200,12 @@ class Sharing(Part):
         "whose `device_kinds` or `device_kinds_by_gpu`, in the settings of the plugin, have "
         "`share`",
     )
+    watchdog: Literal["warn", "kill"] = Field(
+        default="warn",
+        description="what happens when pods use more memory of a shared GPU than given: `warn` "
+        "reports it; `kill` also ends the process of them that has the most "
+        "(docs/enforcement.md, Watchdog)",
+    )
     priority_class_name: str = Field(
         default="system-node-critical", description="PriorityClass of the pods; empty for none"
     )

@@ -3,10 +3,12 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from carina_dra.durable_file import make_folder
 from carina_dra.nvidia.driver_search import DriverSearch
@@ -15,12 +17,14 @@ from carina_dra.nvidia.nvml_library import NvmlLibrary
 from carina_dra.process.execution import start_again
 from carina_dra.process.program import ProgramError, run_to_the_end, served_http
 from carina_dra.sharing.message import WantedShares
-from sharing import namespaces
+from sharing import ending, namespaces
 from sharing.cgroup import KubepodsFolder
+from sharing.metrics import registry
 from sharing.processes import GpuProcesses, ProcessTable
 from sharing.sampling import Sampling
 from sharing.settings import SharingSettings
 from sharing.socket_server import SocketServer
+from sharing.use import GpuProcess
 from sharing.wanted_file import WantedFile
 
 PROGRAM: Final = "carina-sharing"
@@ -60,7 +64,9 @@ def run(chosen: SharingSettings, stop: threading.Event) -> bool:
         partial(gpu_addresses, chosen.host_root), search.nvml_libraries, below=search.roots
     )
     table = ProcessTable(_PROC, _folders(chosen))
-    sampling = Sampling(library, GpuProcesses(table), start_again=begin_again)
+    sampling = Sampling(
+        library, GpuProcesses(table), start_again=begin_again, end=_end(chosen, table)
+    )
     file = WantedFile(chosen.plugin_directory)
     try:
         make_folder(chosen.plugin_directory)
@@ -83,8 +89,8 @@ def run(chosen: SharingSettings, stop: threading.Event) -> bool:
         cleanup.enter_context(
             served_http(
                 chosen.http_address,
-                metrics=lambda: b"",
-                content_type="text/plain; version=0.0.4; charset=utf-8",
+                metrics=partial(generate_latest, registry(sampling)),
+                content_type=CONTENT_TYPE_LATEST,
                 healthy=server.problem,
                 ready=lambda: None,
             )
@@ -95,6 +101,17 @@ def run(chosen: SharingSettings, stop: threading.Event) -> bool:
         stop.wait()
         _log.info("stopping")
     return again.is_set()
+
+
+def _end(chosen: SharingSettings, table: ProcessTable) -> Callable[[GpuProcess], str | None] | None:
+    """What ends processes, if the settings say so."""
+    match chosen.watchdog:
+        case "warn":
+            return None
+        case "kill":
+            if (problem := ending.problem()) is not None:
+                raise ProgramError(f"{problem}, so no process can be ended; set watchdog to warn")
+            return partial(ending.end_process, table)
 
 
 def _folders(chosen: SharingSettings) -> tuple[KubepodsFolder, ...]:
