@@ -17,7 +17,7 @@ from ctypes import (
     c_ushort,
     c_void_p,
 )
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 from gpu_proof import ptx
 
@@ -26,7 +26,6 @@ AllocatingCall: TypeAlias = Literal[
     "cuMemAlloc", "cuMemCreate", "cuMemAllocAsync", "cuMemAllocManaged"
 ]
 """The function that allocates."""
-KINDS: Final[tuple[AllocatingCall, ...]] = get_args(AllocatingCall)
 OUT_OF_MEMORY: Final = "CUDA_ERROR_OUT_OF_MEMORY"
 _MULTIPROCESSORS: Final = 16
 """CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT."""
