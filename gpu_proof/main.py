@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         reports = []
         for name in options.part or PARTS:
-            reports.append(_report(PARTS[name], place))
+            reports.append(_report(PARTS[name], place, options.seconds))
             print(summary(reports[-1]), flush=True)
     report = ProofReport(began, machine, reports, left)
     if options.report is not None:
@@ -75,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--part", action="append", choices=tuple(PARTS), help="this part only")
     parser.add_argument("--report", type=Path, metavar="FOLDER", help="where the report is written")
+    parser.add_argument(
+        "--seconds", type=float, help="after which a part is ended; default: up to 540, by part"
+    )
     parser.add_argument("--gpu", metavar="UUID", help="the GPU; default: the first")
     parser.add_argument(
         "--driver-root", type=Path, metavar="FOLDER", help="where the driver is; default: searched"
@@ -139,9 +142,9 @@ def _remove_folder(folder: Path, left: list[str]) -> None:
         left.append(f"folder {folder}")
 
 
-def _report(part: ProofPart, place: ProofPlace) -> PartReport:
+def _report(part: ProofPart, place: ProofPlace, seconds: float | None) -> PartReport:
     began = time.monotonic()
-    run = _run(place, (part.name,), part.seconds)
+    run = _run(place, (part.name,), seconds or part.seconds)
     took = time.monotonic() - began
     return part_report(part.name, took, part.statements, run.findings, run.broke_off)
 

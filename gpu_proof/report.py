@@ -57,7 +57,8 @@ def _lines(report: ProofReport) -> Iterator[str]:
             yield from ("", "| statement | | result |", "|---|---|---|")
         for verdict in part.verdicts:
             statement = verdict.statement
-            words = _cell(_words(verdict.outcome))
+            same = verdict.outcome == part.outcome  # the heading has the reason
+            words = verdict.outcome.result if same else _cell(_words(verdict.outcome))
             yield f"| `{statement.name}` | {_cell(statement.sentence)} | {words} |"
         if part.facts:
             yield from ("", "| fact | | value |", "|---|---|---|")
