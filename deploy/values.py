@@ -213,7 +213,8 @@ class Sharing(Part):
     pod_labels: Label = Field(default={}, description="labels of the pods, beside the chart's own")
     resources: Resources = Field(
         default=Resources(requests={"cpu": "20m", "memory": "64Mi"}, limits={"memory": "256Mi"}),
-        description="requests and limits of the container",
+        description="requests and limits of the container. MPS daemons are outside of it: each "
+        "takes about 64 MiB of the node's memory, which a larger request keeps free",
     )
     extra_env: OfPodsList = Field(default=[], description="environment variables of the container")
     extra_volumes: OfPodsList = Field(default=[], description="volumes of the pods")

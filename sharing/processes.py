@@ -16,7 +16,7 @@ from typing import Any, Final
 import pynvml
 
 from carina_dra.nvidia.nvml_library import NvmlCallError, NvmlSession, call, optional_call
-from sharing.cgroup import KubepodsFolder, PodCgroup, pod_of
+from sharing.cgroup import KubepodsFolder, PodCgroup, is_below, pod_of
 from sharing.observation import GpuSample, Seen, Unseen
 from sharing.use import GpuProcess
 
@@ -44,6 +44,8 @@ class FoundProcess:
     """False if all of its threads have ended, and its parent has not heard of it yet."""
     pod: PodCgroup | None
     """None if it is of no pod."""
+    is_mps_server: bool = False
+    """Whether it is of an MPS daemon of Carina's: it uses what its clients do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,13 @@ class GoneProcess:
 class ProcessTable:
     """The processes of the node."""
 
-    def __init__(self, proc: Path, folders: Sequence[KubepodsFolder]) -> None:
-        """`folders` are those that the cgroups of pods can be in."""
+    def __init__(
+        self, proc: Path, folders: Sequence[KubepodsFolder], mps_group: str = "carina-mps"
+    ) -> None:
+        """`folders` are those that the cgroups of pods can be in; `mps_group` that of daemons."""
         self._proc = str(proc)
         self._folders = folders
+        self._mps_group = mps_group
 
     def find(self, pid: int, listed_at: int) -> FoundProcess | GoneProcess:
         """Returns the process that had this PID at a time.
@@ -77,7 +82,12 @@ class ProcessTable:
                 return GoneProcess()
             thread = _live_thread(folder) if _has_ended(stat) else "."
             cgroups = _read(folder, f"{'.' if thread is None else thread}/cgroup")
-            return FoundProcess(started, thread is not None, pod_of(cgroups, self._folders))
+            return FoundProcess(
+                started,
+                runs=thread is not None,
+                pod=pod_of(cgroups, self._folders),
+                is_mps_server=is_below(cgroups, self._mps_group),
+            )
         except OSError:
             return GoneProcess()
         finally:
@@ -203,7 +213,7 @@ class GpuProcesses:
             found = _UNKNOWN
             if index < _MOST_PROCESSES:
                 looked_up = self._table.find(pid, listed_at)
-                if isinstance(looked_up, GoneProcess):
+                if isinstance(looked_up, GoneProcess) or looked_up.is_mps_server:
                     continue
                 found = looked_up
             yield GpuProcess(
