@@ -137,8 +137,8 @@ class Bench:
             SharingError: the driver does not say them.
         """
         reader = GpuProcesses(ProcessTable(Path("/proc"), (self._kubepods(),)))
-        with self.library.lease():
-            sample = reader.read(self.gpu.uuid)
+        with self.library.lease() as session:
+            sample = reader.read(self.gpu.uuid, session)
         match sample:
             case Seen(processes):
                 return processes

@@ -18,6 +18,7 @@ from gpu_proof.mps_share import MpsShare, computing, mps_share
 from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
 from gpu_proof.sharing_process import SharingError, SharingProcess
+from sharing.use import memory_mib
 
 _READY: Final = 60.0
 _THREADS: Final = 50
@@ -165,7 +166,7 @@ def _cost(bench: Bench, share: MpsShare) -> Iterator[ProofFinding]:
         client.get("attach")
         servers = share.servers()
         host = sum(map(_resident_kib, servers)) // 1024
-        gpu = sum(process.memory for process in bench.processes() if process.pid in servers) // MIB
+        gpu = memory_mib(process for process in bench.processes() if process.pid in servers)
     yield Fact("mps-host-memory", "Resident memory of a daemon and its server", f"{host} MiB")
     yield Fact("mps-gpu-memory", "GPU memory of a daemon and its server", f"{gpu} MiB")
 

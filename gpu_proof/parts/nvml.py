@@ -13,6 +13,7 @@ from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
 from kubelet_plugin.devices.levels import detected_levels
 from kubelet_plugin.devices.share import shareable_mib
+from sharing.use import memory_mib
 
 _ALLOCATED: Final = 512 * MIB
 _TOLERATED: Final = 16 * MIB
@@ -64,12 +65,12 @@ def _processes(bench: Bench) -> Iterator[ProofFinding]:
         if before is None:
             return
         sentence = "Memory of a process that has a context of CUDA and nothing else"
-        yield Fact("context-memory", sentence, f"{before.memory // MIB} MiB")
+        yield Fact("context-memory", sentence, f"{memory_mib([before])} MiB")
 
         def grows() -> tuple[bool, str]:
             client.get("allocate", kind="cuMemAlloc", size=_ALLOCATED)
             after = bench.process(client.pid)
-            grown = (0 if after is None else after.memory) - before.memory
+            grown = (0 if after is None else after.memory or 0) - (before.memory or 0)
             measured = f"{grown // MIB} MiB for {_ALLOCATED // MIB} MiB"
             return abs(grown - _ALLOCATED) <= _TOLERATED, measured
 
