@@ -57,6 +57,7 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
 
 
 def _processes(bench: Bench) -> Iterator[ProofFinding]:
+    free = bench.used_memory() + _TOLERATED
     with bench.client() as client:
         client.get("attach")
         before = bench.process(client.pid)
@@ -77,13 +78,14 @@ def _processes(bench: Bench) -> Iterator[ProofFinding]:
         yield tried(GROWS, grows)
         began = time.monotonic()
         client.kill()
-        gone = poll(lambda: _is_gone(bench, client.pid) or None, 10.0)
+        gone = poll(lambda: _is_gone(bench, client.pid, free) or None, 10.0)
         took = time.monotonic() - began
         yield judged(FREED, f"after {took:.2f} s", holds=gone is not None)
 
 
-def _is_gone(bench: Bench, pid: int) -> bool:
-    return all(process.pid != pid for process in bench.processes())
+def _is_gone(bench: Bench, pid: int, free: int) -> bool:
+    listed = any(process.pid == pid for process in bench.processes())
+    return not listed and bench.used_memory() <= free
 
 
 def _tests() -> ProofFinding:
