@@ -20,7 +20,7 @@ from carina_dra.process.node_settings import (
     plugin_directory,
 )
 from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, AbsolutePath, ClusterSettings
-from carina_dra.sharing.files import SOCKET
+from carina_dra.sharing.files import MPS, SOCKET
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.kind_choice import (
     KindChoice,
@@ -116,11 +116,6 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
     cdi_directory: AbsolutePath = Field(
         Path("/var/run/cdi"),
         description="folder from which the container runtime reads CDI specs",
-    )
-    cgroup_root: AbsolutePath = Field(
-        Path("/sys/fs/cgroup"),
-        description="the host's cgroup file system, as this process sees it; must be writable for "
-        "the driver to limit the memory of pods with a share of a GPU",
     )
     cdi_hook: AbsolutePath | None = Field(
         None,
@@ -346,6 +341,16 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
     def memory_limits(self) -> Path:
         """The folder that records which limits of memory Carina sets for pods."""
         return self.plugin_directory / "memory-limits"
+
+    @property
+    def mps_records(self) -> Path:
+        """The folder that records which MPS daemons claims need."""
+        return self.plugin_directory / "mps-daemons"
+
+    @property
+    def mps_folders(self) -> Path:
+        """The folder in which carina-sharing has the folders of MPS daemons."""
+        return self.plugin_directory / MPS
 
     @property
     def pod_resources(self) -> Path:

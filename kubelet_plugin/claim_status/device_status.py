@@ -13,6 +13,7 @@ from typing import Any, Final, assert_never
 
 from carina_dra.config.enforcement import Levels
 from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
+from carina_dra.sharing.message import EndedProcess
 from kubelet_plugin.claim_status.device_health import (
     DeviceHealth,
     GpusNow,
@@ -25,6 +26,7 @@ from kubelet_plugin.claim_status.readiness import (
     NotSetUp,
     Readiness,
     SetUp,
+    has_daemon,
     limited_gpus,
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
@@ -36,20 +38,25 @@ from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.prepare.resource import MadeInstance
 from kubelet_plugin.sharing.standing import (
+    EndedViolator,
     NotWatched,
     ShareExceeded,
     ShareStanding,
     Standings,
     WithinShare,
+    printable,
 )
-from kubelet_plugin.sharing.words import memory_in_words
+from kubelet_plugin.sharing.words import memory_in_words, remedy_of_end, why_ended
 
 READY: Final = "Ready"
 HEALTHY: Final = "Healthy"
 MEMORY_WITHIN_SHARE: Final = "MemoryWithinShare"
 MEMORY_EXCEEDED: Final = "GPUMemoryExceeded"
-"""The reason of that condition, and that of the Event."""
+PROCESS_ENDED: Final = "GPUProcessEnded"
+"""The reasons of that condition, and those of the Events."""
 _NOT_WATCHED: Final[Standings] = {}
+_ID: Final = 12
+"""Letters of a container's ID that are shown, as crictl does."""
 _MESSAGE_BYTES: Final = 1024
 """Of 32 KiB that a condition may have: the status of a claim is read by many."""
 
@@ -106,7 +113,7 @@ def device_statuses(
         elif isinstance(share, Share) and not allocated.admin_access:
             standing = standings.get((claim.uid, share.gpu.uuid))
             if standing is not None:
-                levels = _levels(share, readiness)
+                levels = _levels(share, allocated, readiness)
                 conditions = (*status.conditions, _memory(standing, share, levels))
                 status = replace(status, conditions=conditions)
         found[status.key] = status
@@ -200,7 +207,7 @@ def _status(allocated: AllocatedDevice, readiness: Readiness, gpus: GpusNow) -> 
         allocated.device,
         allocated.share_id,
         (_ready(readiness), _healthy(gpus.health(allocated.device))),
-        _data(allocated.device, readiness, gpus),
+        _data(allocated, readiness, gpus),
     )
 
 
@@ -226,10 +233,12 @@ def _healthy(health: DeviceHealth) -> Stated:
     assert_never(health)
 
 
-def _levels(share: Share, readiness: Readiness) -> Levels:
+def _levels(share: Share, allocated: AllocatedDevice, readiness: Readiness) -> Levels:
     """Returns what keeps the containers of the claim within it."""
     gpu = gpu_name(parse_name(share.name))
-    return share.levels_in_force(limited=gpu in limited_gpus(readiness))
+    return share.levels_in_force(
+        limited=gpu in limited_gpus(readiness), mps=allocated.uses_mps and has_daemon(readiness)
+    )
 
 
 def _memory(standing: ShareStanding, share: Share, levels: Levels) -> Stated:
@@ -247,17 +256,38 @@ def _memory(standing: ShareStanding, share: Share, levels: Levels) -> Stated:
             return Stated(
                 MEMORY_WITHIN_SHARE, ConditionStatus.FALSE, MEMORY_EXCEEDED, _cut(message)
             )
+        case EndedViolator(first, given):
+            return Stated(
+                MEMORY_WITHIN_SHARE,
+                ConditionStatus.FALSE,
+                PROCESS_ENDED,
+                _cut(_end_in_words(first, given, gpu)),
+            )
         case NotWatched(reason):
             message = f"the processes of {gpu} cannot be told: {reason}"
             return Stated(MEMORY_WITHIN_SHARE, ConditionStatus.UNKNOWN, "NotWatched", _cut(message))
     assert_never(standing)
 
 
+def _end_in_words(ended: EndedProcess, given_mib: int, gpu: str) -> str:
+    container = "" if ended.container_id is None else f", container {ended.container_id[:_ID]},"
+    remedy = remedy_of_end(ended.why)
+    return printable(
+        f"a process of pod {ended.pod.namespace}/{ended.pod.name}{container} with "
+        f"{ended.memory_mib} MiB of {gpu} was ended at {_time(ended.time)}: "
+        f"{why_ended(ended.why, given_mib)}" + (f"; {remedy}" if remedy else ""),
+        _MESSAGE_BYTES,
+    )
+
+
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _data(name: str, readiness: Readiness, gpus: GpusNow) -> Mapping[str, Any] | None:
+def _data(
+    allocated: AllocatedDevice, readiness: Readiness, gpus: GpusNow
+) -> Mapping[str, Any] | None:
+    name = allocated.device
     device = gpus.devices.get(name)
     match device:
         case None:
@@ -265,9 +295,10 @@ def _data(name: str, readiness: Readiness, gpus: GpusNow) -> Mapping[str, Any] |
         case WholeGpu(gpu) | Monitor(gpu):
             return _facts(device.kind, gpu, {"uuid": gpu.uuid})
         case Share(gpu):
-            if gpu.memory_limits and not isinstance(readiness, SetUp):
+            depends = gpu.memory_limits or allocated.uses_mps
+            if depends and not isinstance(readiness, SetUp):
                 return None
-            levels = _levels(device, readiness)
+            levels = _levels(device, allocated, readiness)
             enforcement = {
                 "memoryEnforcement": levels.strongest_memory,
                 "coreEnforcement": levels.strongest_cores,

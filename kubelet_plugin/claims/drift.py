@@ -99,6 +99,14 @@ class LimitedPodGone:
     """The UID."""
 
 
+@dataclass(frozen=True, slots=True)
+class LimitedPodsChanged:
+    """Other pods use the claim than before, so that the CDI spec may say another limit."""
+
+    pods: tuple[str, ...]
+    """UIDs."""
+
+
 def _limit(limit: int | None) -> str:
     return "no limit" if limit is None else f"a limit of {limit} bytes"
 
@@ -111,7 +119,9 @@ Drift: TypeAlias = (
     | MigInstanceDrift
     | MemoryLimitDrift
 )
-DriftNote: TypeAlias = Drift | LimitedPodGone
+PodChange: TypeAlias = LimitedPodGone | LimitedPodsChanged
+"""What is nobody's mistake, and changes what the CDI spec has to say."""
+DriftNote: TypeAlias = Drift | PodChange
 """What a repair found: drifts, and what explains some."""
 
 
@@ -119,9 +129,9 @@ def causes(found: Collection[DriftNote]) -> tuple[Drift, ...]:
     """Returns the drifts without those that follow from something else that was found.
 
     A MIG instance that is made again has other device nodes, which the CDI spec and the metadata
-    name. That a pod has ended is nobody's change.
+    name. That a pod has ended, or another one has come, is nobody's change.
     """
-    drifts = tuple(drift for drift in found if not isinstance(drift, LimitedPodGone))
+    drifts = tuple(drift for drift in found if not isinstance(drift, PodChange))
     if len(drifts) < len(found):
         drifts = tuple(drift for drift in drifts if not isinstance(drift, CdiSpecDrift))
     of_instances = tuple(

@@ -416,6 +416,25 @@ class PodUnknown:
 
 
 @dataclass(frozen=True, slots=True)
+class SeveralPods:
+    """The claim demands a limit, which one pod can have, and another pod has come to use it."""
+
+    reason: ClassVar[str] = "SeveralPods"
+    retriable: ClassVar[bool] = True
+    gpu: str
+    """The UUID."""
+    pods: tuple[str, ...]
+    """UIDs."""
+
+    def __str__(self) -> str:
+        return (
+            f"the memory of its pods on {self.gpu} is not limited as the claim demands: "
+            f"{len(self.pods)} pods use the claim, and each of them is limited to the claim's "
+            "memory by itself; use a ResourceClaimTemplate, which makes a claim for each pod"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLimitIgnored:
     """The driver accepts a memory limit, but says another one afterwards."""
 
@@ -432,6 +451,61 @@ class MemoryLimitIgnored:
             f"{self.task}: after {_limit(self.wanted)} was set on {self.cgroup}, the driver "
             f"says {_limit(self.found)}; check the kernel log, and report it with the "
             "version of the driver"
+        )
+
+
+# --- MPS ---
+
+
+@dataclass(frozen=True, slots=True)
+class SharingMissing:
+    """carina-sharing, which runs MPS daemons, is not there."""
+
+    reason: ClassVar[str] = "SharingMissing"
+    retriable: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return (
+            "an MPS daemon cannot be started: carina-sharing does not run on this node, or does "
+            "not answer; look at the pods of its DaemonSet, which the chart makes if "
+            "sharing.enabled is true"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MpsDaemonNotReady:
+    """The MPS daemon of the claim does not run with its limits."""
+
+    reason: ClassVar[str] = "MpsDaemonNotReady"
+    retriable: ClassVar[bool] = True
+    claim: str
+    """The UID."""
+    problem: str
+    """What carina-sharing says."""
+
+    def __str__(self) -> str:
+        return (
+            f"the MPS daemon of the claim with UID {self.claim} is not ready: {self.problem}; look "
+            "at the log of carina-sharing on the node"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MpsDaemonNotEnded:
+    """An MPS daemon that no claim needs is still there."""
+
+    reason: ClassVar[str] = "MpsDaemonNotEnded"
+    retriable: ClassVar[bool] = True
+    claim: str
+    """The UID."""
+    folder: str
+    problem: str
+
+    def __str__(self) -> str:
+        return (
+            f"the MPS daemon of the claim with UID {self.claim} has not ended: {self.problem}; "
+            "carina-sharing ends it. Without carina-sharing, end the processes of its cgroup, "
+            f"unmount {self.folder}/shm and remove {self.folder}"
         )
 
 
@@ -467,5 +541,9 @@ ResourceFailure: TypeAlias = (
     | NvidiaSmiHangs
     | PodCgroupMissing
     | PodUnknown
+    | SeveralPods
     | MemoryLimitIgnored
+    | SharingMissing
+    | MpsDaemonNotReady
+    | MpsDaemonNotEnded
 )

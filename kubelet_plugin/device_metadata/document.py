@@ -24,7 +24,7 @@ from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.devices.share import Share, share_amounts
+from kubelet_plugin.devices.share import Share, enforcement_attributes, share_amounts
 from kubelet_plugin.devices.whole import WholeGpu
 
 _VERSIONS: Final = ("metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1")
@@ -83,26 +83,36 @@ class RequestMetadata:
 
 
 def described(
-    allocated: AllocatedDevice, device: GpuDevice, uuid: str | None, settings: PublishSettings
+    allocated: AllocatedDevice,
+    device: GpuDevice,
+    uuid: str | None,
+    settings: PublishSettings,
+    *,
+    limited: bool = False,
+    mps: bool = False,
 ) -> DescribedDevice:
     """Returns what containers are told of a device.
 
     Its attributes are those of its ResourceSlice. A partition also has the `uuid` with which it was
-    made, and a share its amounts, `memoryMiB` and `coresPercent`.
+    made, and a share its amounts, `memoryMiB` and `coresPercent`, and what keeps the claim within
+    them: whether the driver limits the claim's pod is `limited`, and whether it has an MPS daemon
+    is `mps`.
     """
-    own = dict(_own_attributes(allocated, device, uuid))
+    own = dict(_own_attributes(allocated, device, uuid, limited=limited, mps=mps))
     attributes = {**device.published(settings).attributes, **own}
     return DescribedDevice(allocated.pool, allocated.device, dict(sorted(attributes.items())))
 
 
 def _own_attributes(
-    allocated: AllocatedDevice, device: GpuDevice, uuid: str | None
+    allocated: AllocatedDevice, device: GpuDevice, uuid: str | None, *, limited: bool, mps: bool
 ) -> Iterator[tuple[str, DeviceAttribute]]:
     match device:
         case Partition() | FoundPartition():
             if uuid is not None:
                 yield "uuid", StringAttribute(uuid)
         case Share():
+            levels = device.levels_in_force(limited=limited, mps=mps)
+            yield from enforcement_attributes(levels).items()
             amounts = share_amounts(allocated.consumed_capacity)
             if amounts is not None and not allocated.admin_access:
                 yield "memoryMiB", IntAttribute(amounts.memory_mib)

@@ -4,21 +4,23 @@ The limit is set on the cgroup of the pod, which no container of it can change. 
 claims on a GPU has their sum. A limit is set before the claim's CDI spec is written, so before a
 container of the pod can start, and is read back.
 
-It is recorded before it is set, with the pods. A repair knows the pods from that record only. A
-claim without a record, which an earlier version of Carina prepared, stays without a limit.
+It is recorded before it is set, with the pods. A repair knows the pods from that record, and from
+what the API server has said since of a claim that another pod has come to use. A claim without a
+record, which an earlier version of Carina prepared, stays without a limit.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from carina_dra.nvidia.nvml_library import NO_SUCH, NvmlLibrary
-from kubelet_plugin.claims.drift import LimitedPodGone, MemoryLimitDrift
+from kubelet_plugin.claims.drift import LimitedPodGone, LimitedPodsChanged, MemoryLimitDrift
 from kubelet_plugin.claims.resource_failure import (
     MemoryLimitIgnored,
     NvmlCallFailed,
     PodCgroupMissing,
     PodUnknown,
+    SeveralPods,
 )
 from kubelet_plugin.nvml.memory_limits import read_limit, set_limit
 from kubelet_plugin.nvml.mig_instance import handle_of
@@ -49,12 +51,18 @@ class MemoryLimits:
         records: LimitRecords,
         cgroup_root: Path,
         *,
+        seen_pods: Callable[[str], Collection[str]] = lambda _: (),
         notes: DriftNotes | None = None,
     ) -> None:
-        """`cgroup_root` is the host's cgroup file system; `notes` learns of what is set."""
+        """`cgroup_root` is the host's cgroup file system; `notes` learns of what is set.
+
+        `seen_pods` returns the UIDs of the pods of a claim, by its UID, as the API server has said
+        since it was prepared; empty if it is not known.
+        """
         self._library = library
         self._records = records
         self._cgroup_root = cgroup_root
+        self._seen_pods = seen_pods
         self._notes = notes or DriftNotes()
         self._unlimited: set[Identity] = set()
 
@@ -76,13 +84,13 @@ class MemoryLimits:
         Raises:
             ResourceError: a limit cannot be set or recorded, or does not hold; the cgroup of the
                 pod that is to start, or of one that a limit is demanded of, is not there; or a
-                limit is demanded of a pod that is not known.
+                limit is demanded of a pod that is not known, or of a claim of several pods.
         """
         gpu, name = wanted.gpu, wanted.identity.name
         before = self._records.read(name)
         pods = wanted.pods
         if pods is None:
-            pods = () if before is None else before.pods
+            pods = self._present_pods(wanted.claim, () if before is None else before.pods)
         if before is None and not (pods and gpu.memory_limits):
             if wanted.demanded:
                 raise ResourceError(PodUnknown(gpu.uuid))
@@ -94,19 +102,39 @@ class MemoryLimits:
             self._agree(before, wanted.identity, former, without=name)
         if record != before:
             self._records.store(name, record)
-        single = len(pods) == 1
         # A demand without a pod of the call is that of a repair, or of an API server that is away:
         # then another pod than the recorded one may be about to start.
-        needed = single and (wanted.pods is not None or wanted.demanded)
+        needed = len(pods) == 1 and (wanted.pods is not None or wanted.demanded)
         try:
             held = self._agree(record, wanted.identity, pods, missing_fails=needed)
         except ResourceError as error:
             if gpu.memory_limits or not _is_without_limits(error):
                 raise
             return None  # the driver was replaced by one without limits
-        if single and not held:
+        if wanted.demanded and len(pods) > 1:
+            raise ResourceError(SeveralPods(gpu.uuid, pods))
+        return self._found(pods, before, held=held)
+
+    def _found(
+        self, pods: tuple[str, ...], before: LimitRecord | None, *, held: bool
+    ) -> MadeLimit | None:
+        """Returns whether the claim is limited: of several pods, each is by itself."""
+        if before is not None and before.pods != pods:
+            self._notes.note(LimitedPodsChanged(pods))
+        if len(pods) != 1:
+            return None
+        if not held:
             self._notes.note(LimitedPodGone(pods[0]))
-        return MadeLimit() if single and held else None
+        return MadeLimit() if held else None
+
+    def _present_pods(self, claim: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the pods of a claim whose call has not said them.
+
+        What was seen is only needed where several pods use the claim, or did; else, the record is
+        that of the last call, and newer.
+        """
+        seen = tuple(sorted(self._seen_pods(claim)))
+        return seen if seen and (len(seen) > 1 or len(recorded) > 1) else recorded
 
     def remove(self, identity: Identity) -> None:
         """Takes the claim's part from the limits of its pods, as far as they are still there.

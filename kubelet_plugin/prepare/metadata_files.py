@@ -14,6 +14,7 @@ from kubelet_plugin.device_metadata.document import (
     generation_of,
     render_metadata,
 )
+from kubelet_plugin.devices.name import gpu_name, parse_name
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.resource import (
@@ -21,10 +22,14 @@ from kubelet_plugin.prepare.resource import (
     Identity,
     Made,
     MadeInstance,
+    MadeLimit,
     MadeMetadata,
+    MadeMps,
     MetadataFile,
     ResourceError,
+    daemon_identity,
     instance_identity,
+    limit_identity,
     metadata_identity,
 )
 
@@ -61,6 +66,8 @@ class MetadataFiles:
     def make(self, metadata: DeviceMetadata, made: Mapping[Identity, Made]) -> MadeMetadata:
         """Writes a file for each request, unless it is up to date, and removes other files.
 
+        `made` has the claim's MIG instances, the limits of its pods and its MPS daemon.
+
         A file whose content changes gets the next generation.
 
         Raises:
@@ -81,6 +88,8 @@ class MetadataFiles:
                         metadata.devices[allocated.device],
                         _instance_uuid(allocated.device, made),
                         self._settings,
+                        limited=_is_limited(claim.uid, allocated.device, made),
+                        mps=isinstance(made.get(daemon_identity(claim.uid)), MadeMps),
                     )
                     for allocated in devices
                 ),
@@ -135,6 +144,11 @@ class MetadataFiles:
                 "check the folder and its file system",
             )
         )
+
+
+def _is_limited(claim: str, device: str, made: Mapping[Identity, Made]) -> bool:
+    """Returns whether the driver keeps the claim's pod within its memory of the device's GPU."""
+    return isinstance(made.get(limit_identity(claim, gpu_name(parse_name(device)))), MadeLimit)
 
 
 def _instance_uuid(device: str, made: Mapping[Identity, Made]) -> str | None:

@@ -7,7 +7,7 @@ where that is one: several pods can use a claim, and a pod can have several clai
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,9 +15,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from carina_dra.config.enforcement import Levels
 from carina_dra.sharing.message import PodUse, Reference, ShareUse, SharingReport, WantedShare
 from kubelet_plugin.claim_status.live_claims import ClaimsNow
-from kubelet_plugin.claim_status.readiness import limited_gpus
+from kubelet_plugin.claim_status.readiness import Readiness, has_daemon, limited_gpus
+from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.inventory.gpu import Gpu
@@ -42,8 +44,10 @@ class SharesNow:
     gpus: dict[str, Gpu]
     """By UUID."""
     devices: dict[str, GpuDevice]
-    limited: dict[str, frozenset[str]]
-    """The GPUs, `gpu-<minor>`, on which the driver limits a claim's pod, by the claim's UID."""
+    claims: Mapping[str, NodeClaim]
+    """By UID."""
+    readiness: Mapping[str, Readiness]
+    """By the UIDs of claims."""
 
     def labels(
         self, gpu: Gpu, pods: tuple[Reference, ...], claims: tuple[Reference, ...]
@@ -59,6 +63,15 @@ class SharesNow:
             "",
             "" if claim is None else claim.namespace,
             "" if claim is None else claim.name,
+        )
+
+    def levels(self, uid: str, device: Share) -> Levels:
+        """Returns what keeps a claim, by UID, within what it has of a device."""
+        readiness, claim = self.readiness.get(uid), self.claims[uid]
+        by_mps = any(own.uses_mps for own in claim.devices if own.device == device.name)
+        return device.levels_in_force(
+            limited=f"gpu-{device.gpu.minor}" in limited_gpus(readiness),
+            mps=by_mps and has_daemon(readiness),
         )
 
     def uses(self) -> Iterator[tuple[Gpu, ShareUse, tuple[Reference, ...]]]:
@@ -94,7 +107,8 @@ class ShareMetrics(Collector):
             self._report(),
             {seen.gpu.uuid: seen.gpu for seen in now.gpus.gpus.values()},
             dict(now.gpus.devices),
-            {uid: limited_gpus(readiness) for uid, readiness in now.readiness.items()},
+            now.claims,
+            now.readiness,
         )
         yield from _given(seen)
         yield from _used(seen)
@@ -130,8 +144,7 @@ def _given(now: SharesNow) -> Iterator[Metric]:
         cores.add_metric(labels, share.cores / 100)
         device = now.devices.get(f"gpu-{gpu.minor}-share")
         if isinstance(device, Share):
-            limited = f"gpu-{gpu.minor}" in now.limited.get(share.claim.uid, ())
-            levels = device.levels_in_force(limited=limited)
+            levels = now.levels(share.claim.uid, device)
             info.add_metric((*labels, levels.strongest_memory, levels.strongest_cores), 1)
         names = {(pod.namespace, pod.name): pod for pod in share.pods}
         for pod in names.values():  # one that was made again counts once
@@ -154,15 +167,21 @@ def _used(now: SharesNow) -> Iterator[Metric]:
     processes = GaugeMetricFamily(
         "carina_share_processes", "Processes of a pod on a shared GPU.", labels=_SHARE
     )
+    unmeasured = GaugeMetricFamily(
+        "carina_share_unmeasured_processes",
+        "Those of them of whose memory the driver says nothing, which counts as none.",
+        labels=_SHARE,
+    )
     for gpu, use, claims in now.uses():
         for pods in _by_name(use.pods):
             labels = now.labels(gpu, (pods[0].pod,), claims)
             memory.add_metric(labels, sum(pod.memory_mib for pod in pods) * _MIB)
             processes.add_metric(labels, sum(pod.processes for pod in pods))
+            unmeasured.add_metric(labels, sum(pod.unmeasured for pod in pods))
             known = [pod.sm_percent for pod in pods if pod.sm_percent is not None]
             if len(known) == len(pods):
                 busy.add_metric(labels, sum(known) / 100)
-    yield from (memory, busy, processes)
+    yield from (memory, busy, processes, unmeasured)
 
 
 def _by_name(pods: Iterable[PodUse]) -> Collection[Sequence[PodUse]]:
@@ -184,6 +203,11 @@ def _of_claims(now: SharesNow) -> Iterator[Metric]:
         "How many times the pods of a claim have begun to use more memory of a GPU than given.",
         labels=_SHARE,
     )
+    ended = CounterMetricFamily(
+        "carina_share_processes_ended",
+        "How many processes of a claim's pods carina-sharing has ended.",
+        labels=_SHARE,
+    )
     idle = GaugeMetricFamily(
         "carina_share_idle_since_timestamp_seconds",
         "Since when no process of a claim's pods has computed on a shared GPU; absent if one does.",
@@ -198,9 +222,10 @@ def _of_claims(now: SharesNow) -> Iterator[Metric]:
             labels = now.labels(gpu, share.pods, (claim,))
             exceeded.add_metric(labels, int(use.exceeded_since is not None))
             times.add_metric(labels, use.exceeded)
+            ended.add_metric(labels, use.ended)
             if use.idle_since is not None:
                 idle.add_metric(labels, use.idle_since)
-    yield from (exceeded, times, idle)
+    yield from (exceeded, times, ended, idle)
 
 
 def _of_gpus(now: SharesNow) -> Iterator[Metric]:

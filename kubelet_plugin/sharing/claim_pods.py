@@ -6,6 +6,7 @@ again, rarer and rarer as long as that changes nothing. Any claim can get anothe
 a template made: a pod may name it.
 """
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
@@ -65,25 +66,30 @@ class ClaimPods:
         self,
         read: Callable[[ClaimReference], Body],
         *,
-        changed: Callable[[], None],
+        joined: Callable[[], None],
         clock: Callable[[], float],
         backoff: Backoff | None = None,
     ) -> None:
-        """`read` raises ApiError. `changed` is called when more is known."""
+        """`read` raises ApiError. `joined` is called when a claim of several pods has other pods
+        than before, so that the limits of pods have to be set again.
+        """
         self._read = read
-        self._changed = changed
+        self._changed: Callable[[], None] = _ignore
+        self._joined = joined
         self._clock = clock
         self._backoff = backoff or Backoff(initial=1.0, cap=60.0)
         self._state = threading.Condition()
         self._claims: dict[str, ClaimReference] = {}
         self._pods: dict[str, tuple[Reference, ...]] = {}
-        self._asked: dict[str, None] = {}
-        """UIDs of claims to read, in this order."""
+        self._asked: dict[str, int] = {}
+        """UIDs of claims to read, in this order, with the number of the question."""
+        self._questions = itertools.count()
         self._strangers = StrangerWatch()
         self._stopped = False
 
-    def start(self) -> None:
-        """Starts the thread."""
+    def start(self, changed: Callable[[], None]) -> None:
+        """Starts the thread; `changed` is called when more is known."""
+        self._changed = changed
         threading.Thread(target=self._run, name="claim-pods", daemon=True).start()
 
     def stop(self) -> None:
@@ -110,10 +116,31 @@ class ClaimPods:
         with self._state:
             self._claims = {uid: claim.reference for uid, claim in sharing.items()}
             self._pods = {uid: pods for uid, pods in self._pods.items() if uid in sharing}
-            asked = (*self._asked, *(uid for uid in sharing if uid not in self._pods))
-            self._asked = dict.fromkeys(uid for uid in asked if uid in sharing)
-            if self._asked:
-                self._state.notify_all()
+            self._asked = {uid: asked for uid, asked in self._asked.items() if uid in sharing}
+            self._ask(uid for uid in sharing if uid not in self._pods and uid not in self._asked)
+
+    def prepared(self, claim: NodeClaim) -> None:
+        """Says that a claim was prepared or repaired; returns at once.
+
+        If the call has read other pods than are known, the claim is read again.
+        """
+        with self._state:
+            known = self._pods.get(claim.uid)
+            if claim.pods is None or known is None or claim.uid not in self._claims:
+                return
+            if {pod.uid for pod in known} != set(claim.pods):
+                self._ask([claim.uid])
+
+    def pods_of(self, claim: str) -> frozenset[str]:
+        """Returns the UIDs of the pods of a claim, by its UID; empty if they are not known.
+
+        One that has several is read again, since it may have fewer now.
+        """
+        with self._state:
+            known = self._pods.get(claim, ())
+            if len(known) > 1 and claim not in self._asked:
+                self._ask([claim])
+            return frozenset(pod.uid for pod in known)
 
     def see_strangers(
         self, strangers: Iterable[Strangers], shares: Collection[WantedShare]
@@ -123,11 +150,16 @@ class ClaimPods:
             self._strangers.keep({share.gpu for share in shares})
             gpus = self._strangers.due(strangers, self._clock())
             of_gpus = dict.fromkeys(share.claim.uid for share in shares if share.gpu in gpus)
-            self._asked |= {uid: None for uid in of_gpus if uid in self._claims}
-            self._state.notify_all()
+            self._ask(uid for uid in of_gpus if uid in self._claims)
+
+    def _ask(self, uids: Iterable[str]) -> None:
+        """Has claims read; a read that has begun does not count. The caller holds the lock."""
+        self._asked |= {uid: next(self._questions) for uid in uids}
+        self._state.notify_all()
 
     def _run(self) -> None:
-        while (claim := self._next()) is not None:
+        while (found := self._next()) is not None:
+            claim, question = found
             try:
                 pods = self._pods_of(claim)
             except ApiError as error:
@@ -139,25 +171,29 @@ class ClaimPods:
                 self._pause(self._backoff.next())
                 continue
             self._backoff.reset()
-            self._learn(claim.uid, pods)
+            self._learn(claim.uid, pods, question)
             self._pause(_PACE)
 
-    def _next(self) -> ClaimReference | None:
+    def _next(self) -> tuple[ClaimReference, int] | None:
         """Waits for a claim to read; None if the plugin stops."""
         with self._state:
             self._state.wait_for(lambda: self._asked or self._stopped)
-            return None if self._stopped else self._claims[next(iter(self._asked))]
+            if self._stopped:
+                return None
+            uid, question = next(iter(self._asked.items()))
+            return self._claims[uid], question
 
     def _put_last(self, uid: str) -> None:
         """Lets the reads of other claims come first."""
         with self._state:
-            if uid in self._asked:
-                del self._asked[uid]
-                self._asked[uid] = None
+            question = self._asked.pop(uid, None)
+            if question is not None:
+                self._asked[uid] = question
 
-    def _learn(self, uid: str, found: tuple[Reference, ...] | None) -> None:
+    def _learn(self, uid: str, found: tuple[Reference, ...] | None, question: int) -> None:
         with self._state:
-            self._asked.pop(uid, None)
+            if self._asked.get(uid) == question:
+                del self._asked[uid]
             before = self._pods.get(uid)
             pods = before or () if found is None else found
             if uid not in self._claims or before == pods:
@@ -166,6 +202,8 @@ class ClaimPods:
                 self._strangers.found_pods()
             self._pods[uid] = pods
         self._changed()
+        if max(len(pods), len(before or ())) > 1:
+            self._joined()
 
     def _pods_of(self, claim: ClaimReference) -> tuple[Reference, ...] | None:
         """Returns the pods of a claim; None if it does not say them, such as one that is gone.
@@ -187,3 +225,7 @@ class ClaimPods:
     def _pause(self, seconds: float) -> None:
         with self._state:
             self._state.wait_for(lambda: self._stopped, seconds)
+
+
+def _ignore() -> None:
+    pass

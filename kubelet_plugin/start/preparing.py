@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
@@ -45,12 +45,15 @@ from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
+from kubelet_plugin.prepare.mps_daemons import MpsDaemons
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.resource import Identity, Made
 from kubelet_plugin.prepare.time_slices import TimeSlices
 from kubelet_plugin.prepare.wanted import identities, refuse_unfit, wanted
 from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.settings import PluginSettings
+from kubelet_plugin.sharing.claim_pods import ClaimPods
 
 _log = logging.getLogger(__name__)
 
@@ -65,9 +68,11 @@ def claim_lifecycle(
     held_modes: HeldModes,
     poller: InventoryPoller,
     *,
+    mps_daemons: MpsDaemons,
     inventory_age: Callable[[], float],
     phase: PhaseFile,
     claims_changed: Callable[[Collection[NodeClaim]], None],
+    pods: ClaimPods,
     live_claims: LiveClaims,
     report: ClaimReport,
 ) -> tuple[ClaimLifecycle, ClaimRecord, HeldModeRetry]:
@@ -82,6 +87,10 @@ def claim_lifecycle(
 
     def read_claim(claim: ClaimReference, patience: float) -> Body:
         return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=patience)
+
+    def set_up(claim: NodeClaim, made: Mapping[Identity, Made]) -> None:
+        live_claims.set_up(claim, made)
+        pods.prepared(claim)
 
     notes = DriftNotes()
     cdi_specs = CdiSpecs(
@@ -110,8 +119,10 @@ def claim_lifecycle(
                 nvml,
                 LimitRecords(chosen.memory_limits, boot_id(host)),
                 chosen.cgroup_root,
+                seen_pods=pods.pods_of,
                 notes=notes,
             ),
+            mps_daemons=mps_daemons,
             metadata_files=MetadataFiles(
                 chosen.publish_settings, MetadataDirectory(chosen.metadata_directory), notes=notes
             ),
@@ -127,7 +138,7 @@ def claim_lifecycle(
         ),
         refuse_unfit=lambda claim: refuse_unfit(claim, current_devices()),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
-        set_up=live_claims.set_up,
+        set_up=set_up,
         notes=notes,
     )
     reader = ClaimReader(

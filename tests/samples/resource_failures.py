@@ -22,6 +22,8 @@ from kubelet_plugin.claims.resource_failure import (
     MigPlacementRefused,
     MigProfileRefused,
     MigRoomTaken,
+    MpsDaemonNotEnded,
+    MpsDaemonNotReady,
     NameInvalid,
     NvidiaSmiFailed,
     NvidiaSmiHangs,
@@ -32,6 +34,8 @@ from kubelet_plugin.claims.resource_failure import (
     PodCgroupMissing,
     PodUnknown,
     ResourceFailure,
+    SeveralPods,
+    SharingMissing,
     TimeSlicesUnsupported,
     file_failure,
 )
@@ -77,6 +81,10 @@ RETRIABLE: tuple[ResourceFailure, ...] = (
     NvidiaSmiHangs(_SLICES, 7),
     PodCgroupMissing("5f0c", "/sys/fs/cgroup"),
     PodUnknown("GPU-1"),
+    SeveralPods("GPU-1", ("5f0c", "77")),
+    SharingMissing(),
+    MpsDaemonNotReady("5f0c", "it has not started"),
+    MpsDaemonNotEnded("5f0c", "/plugin/mps/5f0c", "carina-sharing is ending it"),
     MemoryLimitIgnored("the memory of pod 5f0c cannot be limited", "/cgroup", 2**30, None),
 )
 FINAL: tuple[ResourceFailure, ...] = (

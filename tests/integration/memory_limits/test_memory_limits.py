@@ -240,6 +240,54 @@ def test_a_group_below_that_of_a_pod_is_nobodys(node: Limited) -> None:
     assert node.limits() == {}
 
 
+# --- a pod that comes to use a prepared claim ---
+
+
+def test_a_pod_that_joins_is_limited_by_itself_and_the_claim_is_told_none(
+    started: Limited,
+) -> None:
+    started.start_pod(OTHER)
+    started.seen_pods["train"] = (OTHER, POD)
+    started.repair()
+    assert started.limits() == {POD: GIB, OTHER: GIB}
+    assert started.level("train") == "none"
+    assert started.reporter.unrepaired == []
+    started.unprepare("train")
+    assert started.limits() == {}
+
+
+def test_a_claim_that_demands_the_kernel_and_is_joined_is_a_failure_that_names_the_remedy(
+    node: Limited,
+) -> None:
+    for pod in (POD, OTHER):
+        node.start_pod(pod)
+    node.reserve("train", POD)
+    node.configs["train"] = DEMANDS_KERNEL
+    node.prepare("train")
+    node.seen_pods["train"] = (POD, OTHER)
+    node.repair()
+    ((_, failure),) = node.reporter.unrepaired
+    assert "use a ResourceClaimTemplate" in str(failure)
+    assert node.limits() == {POD: GIB, OTHER: GIB}
+
+
+def test_a_claim_is_told_the_kernel_again_once_one_pod_uses_it(started: Limited) -> None:
+    started.start_pod(OTHER)
+    started.seen_pods["train"] = (POD, OTHER)
+    started.repair()
+    started.seen_pods["train"] = (OTHER,)
+    started.repair()
+    assert started.limits() == {OTHER: GIB}
+    assert started.level("train") == "kernel"
+
+
+def test_what_was_seen_of_a_claim_before_its_last_call_counts_no_longer(started: Limited) -> None:
+    started.seen_pods["train"] = (OTHER,)
+    started.repair()
+    assert started.limits() == {POD: GIB}
+    assert started.level("train") == "kernel"
+
+
 # --- what the driver does ---
 
 

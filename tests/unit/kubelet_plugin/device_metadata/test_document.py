@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carina_dra.resource import Device, IntAttribute, StringAttribute, decode
+from carina_dra.resource import BoolAttribute, Device, IntAttribute, StringAttribute, decode
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.device_metadata.document import (
     DescribedDevice,
@@ -166,6 +166,29 @@ def test_a_share_has_its_amounts() -> None:
     assert attributes["memoryMiB"] == IntAttribute(30720)
     assert attributes["coresPercent"] == IntAttribute(40)
     assert list(attributes) == sorted(attributes)
+
+
+@pytest.mark.parametrize(("limited", "level"), [(True, "kernel"), (False, "none")])
+def test_a_share_says_what_keeps_its_claim_within_it_and_not_what_the_device_has(
+    limited: bool, level: str
+) -> None:
+    shared = share(0, memory_limits=True)
+    of = allocated_share("gpu-0-share", share_id="s-1", memory="30Gi", cores=40)
+
+    attributes = described(of, shared, None, SETTINGS, limited=limited).attributes
+
+    assert attributes["memoryEnforcement"] == StringAttribute(level)
+    assert attributes["memoryEnforcementKernel"] == BoolAttribute(limited)
+
+
+@pytest.mark.parametrize(("mps", "level"), [(True, "mps"), (False, "none")])
+def test_a_share_says_whether_its_claim_has_an_mps_daemon(mps: bool, level: str) -> None:
+    of = allocated_share("gpu-0-share", share_id="s-1", memory="30Gi", cores=40)
+
+    attributes = described(of, share(0), None, SETTINGS, mps=mps).attributes
+
+    assert attributes["memoryEnforcement"] == StringAttribute(level)
+    assert attributes["coreEnforcementMPS"] == BoolAttribute(mps)
 
 
 def test_the_sight_of_a_shared_gpu_has_no_amounts() -> None:

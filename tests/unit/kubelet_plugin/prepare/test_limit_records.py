@@ -121,3 +121,13 @@ def test_the_file_that_a_killed_plugin_left_is_one_of_its_claim(
     assert records.names() == {"a.gpu-0", "b.gpu-0"}
     records.remove("a.gpu-0")
     assert records.names() == {"b.gpu-0"}
+
+
+def test_a_total_follows_what_another_plugin_records(tmp_path: Path, records: LimitRecords) -> None:
+    records.store("a.gpu-0", RECORD)
+    assert records.total_mib("5f0c", "gpu-0") == 1024
+    other = LimitRecords(tmp_path / "limits", "boot")
+    other.store("b.gpu-0", RECORD)
+    assert records.total_mib("5f0c", "gpu-0") == 2048
+    other.remove("a.gpu-0")
+    assert records.total_mib("5f0c", "gpu-0") == 1024
