@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,8 +51,16 @@ class Host:
         eventually(lambda: self._serves(process, before), within=START_PATIENCE)
         return process
 
-    def launch(self, *flags: str, tree: Path | None = None) -> subprocess.Popen[bytes]:
-        """Starts a plugin, whose packages are in a folder, or those that are tested."""
+    def launch(
+        self,
+        *flags: str,
+        tree: Path | None = None,
+        changed: Callable[[list[str]], list[str]] = list,
+    ) -> subprocess.Popen[bytes]:
+        """Starts a plugin, whose packages are in a folder, or those that are tested.
+
+        Its command may be changed.
+        """
         command = self.gpus.plugin_command(
             {
                 "node-name": NODE,
@@ -64,7 +72,7 @@ class Host:
             }
         )
         with self.log.open("ab") as log:
-            process = subprocess.Popen([*command, *flags], stderr=log, cwd=tree)
+            process = subprocess.Popen(changed([*command, *flags]), stderr=log, cwd=tree)
         self.processes.append(process)
         return process
 
@@ -119,11 +127,14 @@ class Host:
 
 
 @contextmanager
-def running_host(*, driver_version: str | None = None) -> Iterator[Host]:
-    """Makes one, and ends all that runs on it; with another driver than that of the profile."""
+def running_host(*, driver_version: str | None = None, top: Path | None = None) -> Iterator[Host]:
+    """Makes one, and ends all that runs on it; with another driver than that of the profile.
+
+    Its folder is in `top`, by default with other temporary files.
+    """
     # Not pytest's own folder: the paths of sockets have 107 bytes at most.
     with (
-        tempfile.TemporaryDirectory(prefix="c") as name,
+        tempfile.TemporaryDirectory(prefix="c", dir=top) as name,
         ApiServer(Api()) as server,
     ):  # short: sockets' paths have limits
         folder = Path(name)

@@ -73,8 +73,10 @@ class Site:
         assert process.poll() is None, self.log
         return process
 
-    def launch(self, *flags: str) -> subprocess.Popen[bytes]:
-        """Starts the process."""
+    def launch(
+        self, *flags: str, changed: Callable[[list[str]], list[str]] = list
+    ) -> subprocess.Popen[bytes]:
+        """Starts the process, by a command that may be changed."""
         command = self.gpus.sharing_command(
             {
                 "kubelet-root": self.folder / "k",
@@ -84,7 +86,7 @@ class Site:
             }
         )
         with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen([*command, *flags], stderr=log)
+            process = subprocess.Popen(changed([*command, *flags]), stderr=log)
         self.processes.append(process)
         return process
 
