@@ -49,7 +49,7 @@ from kubelet_plugin.start.publishing import started_publisher
 from kubelet_plugin.start.reading import gpu_metrics, inventory_poller
 from kubelet_plugin.start.releasing import node_release, own_node
 from kubelet_plugin.start.serving import serve_kubelet, served_probes, wait_for_the_name
-from kubelet_plugin.start.sharing import claim_pods, sharing_client
+from kubelet_plugin.start.sharing import SharingTies, sharing_client
 
 PROGRAM = "carina-kubelet-plugin"
 
@@ -104,11 +104,18 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
         def look_again() -> None:
             poller.read_now()
 
-        failed_repairs, held_modes = (
-            FailedRepairs(changed=look_again),
+        held_modes, failed_repairs = (
             HeldModes(clock=time.monotonic, changed=look_again),
+            FailedRepairs(changed=look_again),
         )
         gpus_changed, live_claims = threading.Event(), LiveClaims()
+        ties = SharingTies.of(
+            chosen,
+            client,
+            boot_id(host),
+            offers_changed=look_again,
+            limits_changed=gpus_changed.set,
+        )
 
         def publish(inventory: Inventory) -> None:
             if _ends(inventory, stop):
@@ -125,6 +132,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
                 intents=mig_intents.last_read,
                 held_mode=held_modes.of,
                 repair_failed=failed_repairs.of,
+                guard=ties.guards.of,
                 cgroup_root=chosen.cgroup_root,
             ),
             nvml,
@@ -132,6 +140,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             node_watch,
             cleanup,
             changed=publish,
+            recall=ties.guards.recall,
             released=released,
         )
         metrics.add(gpu_metrics(nvml, live_claims))
@@ -151,7 +160,6 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             release.look()
             sharing.look()
 
-        pods = claim_pods(client, joined=gpus_changed.set)
         claims, record, held_mode_retry = claim_lifecycle(
             chosen,
             client,
@@ -162,9 +170,10 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             held_modes,
             poller,
             phase=phase,
+            mps_daemons=ties.daemons(chosen.mps_folders),
             inventory_age=lambda: 0.0 if released else poller.age,
             claims_changed=reorder,
-            pods=pods,
+            pods=ties.pods,
             live_claims=live_claims,
             report=claim_report,
         )
@@ -186,7 +195,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             claim_report,
             metrics,
             cleanup,
-            pods=pods,
+            ties=ties,
             released=released,
         )
         release.start()

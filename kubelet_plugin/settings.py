@@ -20,7 +20,7 @@ from carina_dra.process.node_settings import (
     plugin_directory,
 )
 from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, AbsolutePath, ClusterSettings
-from carina_dra.sharing.files import SOCKET
+from carina_dra.sharing.files import MPS, SOCKET
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.kind_choice import (
     KindChoice,
@@ -346,6 +346,16 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
     def memory_limits(self) -> Path:
         """The folder that records which limits of memory Carina sets for pods."""
         return self.plugin_directory / "memory-limits"
+
+    @property
+    def mps_records(self) -> Path:
+        """The folder that records which MPS daemons claims need."""
+        return self.plugin_directory / "mps-daemons"
+
+    @property
+    def mps_folders(self) -> Path:
+        """The folder in which carina-sharing has the folders of MPS daemons."""
+        return self.plugin_directory / MPS
 
     @property
     def pod_resources(self) -> Path:

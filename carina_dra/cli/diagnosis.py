@@ -5,6 +5,7 @@ from argparse import Namespace, _ArgumentGroup
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Final, TypeAlias
 
@@ -65,6 +66,16 @@ class CheckScope:
 
     add_arguments: Callable[[ArgumentGroup], None]
     checks: Callable[[Namespace], Sequence[Check]]
+
+
+def in_module(name: str) -> Callable[[Namespace], Sequence[Check]]:
+    """The checks that a module makes by its function `checks`; it is imported when they are run."""
+
+    def checks(arguments: Namespace) -> Sequence[Check]:
+        made: Sequence[Check] = import_module(name).checks(arguments)
+        return made
+
+    return checks
 
 
 def scopes() -> Mapping[str, CheckScope]:

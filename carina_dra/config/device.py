@@ -155,6 +155,16 @@ def time_slice(config: DeviceConfig) -> TimeSliceInterval | None:
     assert_never(config)
 
 
+def demands_mps(config: DeviceConfig) -> bool:
+    """Returns whether a configuration demands that containers compute through MPS."""
+    match config:
+        case ShareConfig(enforcement=Enforcement(memory=memory, cores=cores)):
+            return "mps" in memory or "mps" in cores
+        case GpuConfig() | MigDeviceConfig():
+            return False
+    assert_never(config)
+
+
 _INTERVAL: Final = "opaque.parameters.timeSlicing.interval"
 _SHOWN: Final = 5
 """Mistakes that one message names: a tenant writes them, and an operator reads them."""

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from itertools import product
 from typing import Final, TypeAlias
 
-from carina_dra.cli.diagnosis import ArgumentGroup, Check, CheckScope, Diagnosis, bad, ok, warn
+from carina_dra.cli.diagnosis import Check, Diagnosis, bad, ok, warn
 from carina_dra.kube import configuration
 from carina_dra.kube.api_resource import (
     DAEMON_SETS,
@@ -95,7 +95,8 @@ _READ: Final = (
 """What the checks themselves need."""
 
 
-def _checks(arguments: Namespace) -> Sequence[Check]:
+def checks(arguments: Namespace) -> Sequence[Check]:
+    """Returns the checks of a cluster."""
     try:
         connection = configuration.find(None)
     except ConfigurationError as error:
@@ -286,19 +287,3 @@ def _service_accounts(cluster: Installation) -> Iterator[Diagnosis]:
             yield bad(f"{account} may not {', '.join(lacking)}", "apply the chart's permissions")
         else:
             yield ok(f"{account} may do what it needs")
-
-
-def _add_arguments(group: ArgumentGroup) -> None:
-    for option, default, what in (
-        ("--namespace", "carina-system", "namespace of Carina"),
-        ("--plugin", "carina-kubelet-plugin", "name of the DaemonSet and its ServiceAccount"),
-        (
-            "--controller-name",
-            "carina-controller",
-            "name of the Deployment, its ServiceAccount and its Lease",
-        ),
-    ):
-        group.add_argument(option, default=default, metavar="NAME", help=f"{what} [%(default)s]")
-
-
-CLUSTER: Final = CheckScope(add_arguments=_add_arguments, checks=_checks)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from carina_dra.config.enforcement import Levels
 from kubelet_plugin.cdi.driver_files import DriverFiles, Library
 from kubelet_plugin.cdi.spec import (
     CdiDevice,
@@ -38,6 +39,10 @@ _CLAIM_VARIABLE = re.compile(
 )
 _VOID = "NVIDIA_VISIBLE_DEVICES=void"
 """Prevents NVIDIA's container runtime, if it is the default runtime, from adding every GPU."""
+_MPS_PIPES = "/run/carina-mps/pipe"
+"""The folder of the MPS daemon's sockets in containers."""
+_SHM = "/dev/shm"  # noqa: S108 - what every container has
+_WRITABLE = ("rw", "nosuid", "nodev", "noexec", "rbind", "rprivate")
 _PRIVATE_LIBRARIES = PurePosixPath("/usr/local/nvidia/lib64")
 """Folder of the driver's libraries in containers, if no hook can configure the loader. It contains
 nothing else, so it can be searched first, and CUDA images already search it."""
@@ -52,6 +57,16 @@ class InjectedDevice:
     nodes: tuple[DeviceNode, ...]
     limited: bool = False
     """Whether the driver keeps the pod within the memory of its share."""
+
+
+@dataclass(frozen=True, slots=True)
+class MpsFolders:
+    """The folders of an MPS daemon, as the container runtime sees them."""
+
+    pipe: str
+    """With the sockets of the daemon."""
+    shm: str
+    """What daemon and clients have as /dev/shm."""
 
 
 def cdi_kind(driver: str) -> str:
@@ -86,13 +101,15 @@ def claim_spec(
     shared: ContainerEdits,
     *,
     metadata: Mapping[str, Mount] = MappingProxyType({}),
+    mps: MpsFolders | None = None,
 ) -> CdiSpec:
     """Returns the spec of a claim.
 
     `devices` and `injected` contain each device that the claim has allocated, by name. `shared` is
     added to every container with one of them. `metadata` has the mount of the file with device
     metadata of each request, if containers get it; it is added with the request's first device,
-    since a container gets all devices of a request.
+    since a container gets all devices of a request. `mps` has the folders of the claim's MPS
+    daemon, if it has one.
 
     Raises:
         CdiSpecError: a name does not follow the API's rules, or a share has no amounts.
@@ -103,21 +120,15 @@ def claim_spec(
         devices=tuple(
             CdiDevice(
                 _device_name(claim, allocated),
-                ContainerEdits(
-                    env=tuple(
-                        _variables(
-                            claim,
-                            allocated,
-                            devices[allocated.device],
-                            injected[allocated.device],
-                        )
-                    ),
-                    device_nodes=injected[allocated.device].nodes,
-                    mounts=(
-                        (metadata[allocated.request],)
-                        if allocated.request in metadata and allocated is first[allocated.request]
-                        else ()
-                    ),
+                _device_edits(
+                    claim,
+                    allocated,
+                    devices[allocated.device],
+                    injected[allocated.device],
+                    metadata.get(allocated.request)
+                    if allocated is first[allocated.request]
+                    else None,
+                    mps if allocated.uses_mps else None,
                 ),
             )
             for allocated in claim.devices
@@ -132,6 +143,30 @@ def claim_spec(
             hooks=shared.hooks,
         ),
     )
+
+
+def _device_edits(
+    claim: NodeClaim,
+    allocated: AllocatedDevice,
+    device: GpuDevice,
+    injected: InjectedDevice,
+    metadata: Mount | None,
+    mps: MpsFolders | None,
+) -> ContainerEdits:
+    """Returns the edits of one device.
+
+    Those of MPS are the same for all devices of a claim, and a container has them once.
+    """
+    env = tuple(_variables(claim, allocated, device, injected, mps=mps is not None))
+    mounts = () if metadata is None else (metadata,)
+    if mps is not None:
+        env = (*env, f"CUDA_MPS_PIPE_DIRECTORY={_MPS_PIPES}")
+        mounts = (
+            *mounts,
+            Mount(mps.pipe, _MPS_PIPES, _WRITABLE),
+            Mount(mps.shm, _SHM, _WRITABLE),
+        )
+    return ContainerEdits(env=env, device_nodes=injected.nodes, mounts=mounts)
 
 
 def claim_of(content: bytes) -> ClaimReference | None:
@@ -201,7 +236,12 @@ def _hooks(files: DriverFiles, program: str) -> Iterable[Hook]:
 
 
 def _variables(
-    claim: NodeClaim, allocated: AllocatedDevice, device: GpuDevice, injected: InjectedDevice
+    claim: NodeClaim,
+    allocated: AllocatedDevice,
+    device: GpuDevice,
+    injected: InjectedDevice,
+    *,
+    mps: bool,
 ) -> Iterable[str]:
     """Returns the variables that tell a container which device it has for a request."""
     name = (
@@ -214,10 +254,11 @@ def _variables(
     if allocated.admin_access:
         yield f"{name}_ADMIN_ACCESS=true"
     elif isinstance(device, Share):
-        yield from _limits(name, allocated, device, limited=injected.limited)
+        levels = device.levels_in_force(limited=injected.limited, mps=mps)
+        yield from _limits(name, allocated, levels)
 
 
-def _limits(name: str, allocated: AllocatedDevice, share: Share, *, limited: bool) -> Iterable[str]:
+def _limits(name: str, allocated: AllocatedDevice, levels: Levels) -> Iterable[str]:
     """Returns the variables that tell a container how much of the GPU it has, and what limits it.
 
     A container with admin access has none: it sees the GPU and has no share of it.
@@ -228,7 +269,6 @@ def _limits(name: str, allocated: AllocatedDevice, share: Share, *, limited: boo
             f"device {allocated.device} of request {allocated.request} has no amounts of memory "
             "and cores in consumedCapacity; delete the pod so that it gets a share"
         )
-    levels = share.levels_in_force(limited=limited)
     yield f"{name}_MEMORY_MIB={amounts.memory_mib}"
     yield f"{name}_MEMORY_ENFORCEMENT={levels.strongest_memory}"
     yield f"{name}_CORES_PERCENT={amounts.cores}"

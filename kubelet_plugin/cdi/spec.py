@@ -48,7 +48,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or folder of the host that is mounted read-only into the container."""
+    """A file or folder of the host that is mounted into the container, by default read-only."""
 
     host_path: str
     container_path: str

@@ -29,8 +29,9 @@ from kubelet_plugin.inventory.inventory import (
 )
 
 _NEVER_READ: Final = "a GPU of the node has not answered since the plugin started"
-_NEIGHBOURS: Final = (
-    "The shares of this GPU compute in one CUDA MPS server: a fault of one ends all their processes"
+_TOGETHER: Final = (
+    "The processes of a claim that demands mps compute in one CUDA MPS server: a fault of one ends "
+    "all of them, and none of another claim"
 )
 
 
@@ -108,7 +109,7 @@ class GpusNow:
             flapping = of_flapping(observed.state.flapping).rstrip(". ")
             health = replace(health, message=f"{health.message}. {flapping}")
         if isinstance(health, Unhealthy) and isinstance(offered, Share) and _is_by_mps(offered):
-            return replace(health, message=f"{health.message}. {_NEIGHBOURS}")
+            return replace(health, message=f"{health.message}. {_TOGETHER}")
         return health
 
 

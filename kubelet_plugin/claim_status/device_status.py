@@ -25,6 +25,7 @@ from kubelet_plugin.claim_status.readiness import (
     NotSetUp,
     Readiness,
     SetUp,
+    has_daemon,
     limited_gpus,
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
@@ -106,7 +107,7 @@ def device_statuses(
         elif isinstance(share, Share) and not allocated.admin_access:
             standing = standings.get((claim.uid, share.gpu.uuid))
             if standing is not None:
-                levels = _levels(share, readiness)
+                levels = _levels(share, allocated, readiness)
                 conditions = (*status.conditions, _memory(standing, share, levels))
                 status = replace(status, conditions=conditions)
         found[status.key] = status
@@ -200,7 +201,7 @@ def _status(allocated: AllocatedDevice, readiness: Readiness, gpus: GpusNow) -> 
         allocated.device,
         allocated.share_id,
         (_ready(readiness), _healthy(gpus.health(allocated.device))),
-        _data(allocated.device, readiness, gpus),
+        _data(allocated, readiness, gpus),
     )
 
 
@@ -226,10 +227,12 @@ def _healthy(health: DeviceHealth) -> Stated:
     assert_never(health)
 
 
-def _levels(share: Share, readiness: Readiness) -> Levels:
+def _levels(share: Share, allocated: AllocatedDevice, readiness: Readiness) -> Levels:
     """Returns what keeps the containers of the claim within it."""
     gpu = gpu_name(parse_name(share.name))
-    return share.levels_in_force(limited=gpu in limited_gpus(readiness))
+    return share.levels_in_force(
+        limited=gpu in limited_gpus(readiness), mps=allocated.uses_mps and has_daemon(readiness)
+    )
 
 
 def _memory(standing: ShareStanding, share: Share, levels: Levels) -> Stated:
@@ -257,7 +260,10 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _data(name: str, readiness: Readiness, gpus: GpusNow) -> Mapping[str, Any] | None:
+def _data(
+    allocated: AllocatedDevice, readiness: Readiness, gpus: GpusNow
+) -> Mapping[str, Any] | None:
+    name = allocated.device
     device = gpus.devices.get(name)
     match device:
         case None:
@@ -265,9 +271,10 @@ def _data(name: str, readiness: Readiness, gpus: GpusNow) -> Mapping[str, Any] |
         case WholeGpu(gpu) | Monitor(gpu):
             return _facts(device.kind, gpu, {"uuid": gpu.uuid})
         case Share(gpu):
-            if gpu.memory_limits and not isinstance(readiness, SetUp):
+            depends = gpu.memory_limits or allocated.uses_mps
+            if depends and not isinstance(readiness, SetUp):
                 return None
-            levels = _levels(device, readiness)
+            levels = _levels(device, allocated, readiness)
             enforcement = {
                 "memoryEnforcement": levels.strongest_memory,
                 "coreEnforcement": levels.strongest_cores,

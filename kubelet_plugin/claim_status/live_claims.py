@@ -14,7 +14,7 @@ from kubelet_plugin.claim_status.readiness import NotChecked, NotSetUp, Readines
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.claims.failure import ClaimFailure, DeviceUnhealthy
 from kubelet_plugin.inventory.inventory import Inventory
-from kubelet_plugin.prepare.resource import Identity, Made, MadeInstance, MadeLimit
+from kubelet_plugin.prepare.resource import Identity, Made, MadeInstance, MadeLimit, MadeMps
 from kubelet_plugin.sharing.standing import Standings
 
 
@@ -73,7 +73,8 @@ class LiveClaims:
         limited = frozenset(
             identity.gpu for identity, limit in made.items() if isinstance(limit, MadeLimit)
         )
-        self._set_readiness(claim, SetUp(instances, limited))
+        mps = any(isinstance(daemon, MadeMps) for daemon in made.values())
+        self._set_readiness(claim, SetUp(instances, limited, mps))
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
         """Sets that what a claim needs could not be checked and restored.

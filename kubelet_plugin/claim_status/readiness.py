@@ -15,6 +15,8 @@ class SetUp:
     """The MIG instances of its partitions, by the name of the device."""
     limited: frozenset[str] = frozenset()
     """The GPUs, `gpu-<minor>`, on which the driver keeps its pod within its shares' memory."""
+    mps: bool = False
+    """Whether it has an MPS daemon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +40,8 @@ def limited_gpus(readiness: Readiness | None) -> frozenset[str]:
     None is a claim that is being prepared, or not checked yet.
     """
     return readiness.limited if isinstance(readiness, SetUp) else frozenset()
+
+
+def has_daemon(readiness: Readiness | None) -> bool:
+    """Returns whether the claim is known to have an MPS daemon."""
+    return isinstance(readiness, SetUp) and readiness.mps

@@ -14,6 +14,7 @@ from carina_dra.config.device import (
     GpuConfig,
     MigDeviceConfig,
     ShareConfig,
+    demands_mps,
     time_slice,
 )
 from carina_dra.quantity import Quantity
@@ -72,6 +73,11 @@ class AllocatedDevice:
     """ID of this share of a device that allows multiple allocations (KEP-5075)."""
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
     """The share's part of the device's capacities, by name (KEP-5075)."""
+
+    @property
+    def uses_mps(self) -> bool:
+        """Whether containers compute on the device through the MPS daemon of the claim."""
+        return not self.admin_access and demands_mps(self.config)
 
 
 def accepted_config(device: str) -> type[DeviceConfig]:

@@ -188,6 +188,25 @@ class EnforcementMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class MpsOfSeveralGpus:
+    """Shares of the claim that demand MPS are of several GPUs."""
+
+    reason: ClassVar[str] = "MpsOfSeveralGpus"
+    retriable: ClassVar[bool] = False
+    claim: NodeClaim
+    gpus: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key} has shares of {' and '.join(self.gpus)} that a "
+            "ShareConfig demands enforcement by mps for, and a container computes in the MPS "
+            "server of one GPU; request the shares in a claim for each GPU, for a container of its "
+            "own, or have them on one GPU by the constraint matchAttribute: resource.kubernetes.io/"
+            "pciBusID, or do not demand mps"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TimeSlicingMissing:
     """The GPU does not have time slices whose length can be chosen."""
 
@@ -405,6 +424,7 @@ ClaimFailure: TypeAlias = (
     | DeviceMissing
     | DeviceUnhealthy
     | EnforcementMissing
+    | MpsOfSeveralGpus
     | PodUnclear
     | ShareHeld
     | TimeSlicingMissing

@@ -454,6 +454,61 @@ class MemoryLimitIgnored:
         )
 
 
+# --- MPS ---
+
+
+@dataclass(frozen=True, slots=True)
+class SharingMissing:
+    """carina-sharing, which runs MPS daemons, is not there."""
+
+    reason: ClassVar[str] = "SharingMissing"
+    retriable: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return (
+            "an MPS daemon cannot be started: carina-sharing does not run on this node, or does "
+            "not answer; look at the pods of its DaemonSet, which the chart makes if "
+            "sharing.enabled is true"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MpsDaemonNotReady:
+    """The MPS daemon of the claim does not run with its limits."""
+
+    reason: ClassVar[str] = "MpsDaemonNotReady"
+    retriable: ClassVar[bool] = True
+    claim: str
+    """The UID."""
+    problem: str
+    """What carina-sharing says."""
+
+    def __str__(self) -> str:
+        return (
+            f"the MPS daemon of the claim with UID {self.claim} is not ready: {self.problem}; look "
+            "at the log of carina-sharing on the node"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MpsDaemonNotEnded:
+    """An MPS daemon that no claim needs is still there."""
+
+    reason: ClassVar[str] = "MpsDaemonNotEnded"
+    retriable: ClassVar[bool] = True
+    claim: str
+    """The UID."""
+    folder: str
+    problem: str
+
+    def __str__(self) -> str:
+        return (
+            f"the MPS daemon of the claim with UID {self.claim} has not ended: {self.problem}; "
+            "carina-sharing ends it. Without carina-sharing, end the processes of its cgroup, "
+            f"unmount {self.folder}/shm and remove {self.folder}"
+        )
+
+
 def _limit(limit: int | None) -> str:
     return "no limit" if limit is None else f"a limit of {limit} bytes"
 
@@ -488,4 +543,7 @@ ResourceFailure: TypeAlias = (
     | PodUnknown
     | SeveralPods
     | MemoryLimitIgnored
+    | SharingMissing
+    | MpsDaemonNotReady
+    | MpsDaemonNotEnded
 )

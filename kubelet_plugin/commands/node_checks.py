@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from carina_dra.cli.diagnosis import ArgumentGroup, Check, CheckScope, Diagnosis, bad, ok, warn
+from carina_dra.cli.diagnosis import Check, Diagnosis, bad, ok, warn
 from carina_dra.nvidia.driver_location import locations
 from carina_dra.nvidia.driver_search import DriverSearch
 from kubelet_plugin.claims.checkpoint import CheckpointError, CheckpointFormError
@@ -64,8 +64,29 @@ class NodeFiles:
         return PluginSettings.model_validate({"node_name": "node", **chosen})
 
 
-def checks(node: NodeFiles) -> Sequence[Check]:
-    """Returns the checks of a node."""
+def checks(arguments: Namespace) -> Sequence[Check]:
+    """Returns the checks of this node."""
+    host_root, filesystem = arguments.host_root, arguments.host_filesystem
+    return checks_of(
+        NodeFiles(
+            host=HostPaths(Path(host_root)),
+            filesystem=HostPaths(Path(filesystem)),
+            kubelet_root=Path(arguments.kubelet_root),
+            driver=arguments.driver_name,
+            cdi_directory=Path(arguments.cdi_directory),
+            inventory=(
+                *(sys.executable, "-m", "carina_dra", "inventory", "--output=json"),
+                *(f"--host-root={host_root}", f"--host-filesystem={filesystem}"),
+                *(f"--kubelet-root={arguments.kubelet_root}",),
+                *(f"--driver-name={arguments.driver_name}",),
+            ),
+            patience=arguments.timeout * 2 / 3,
+        )
+    )
+
+
+def checks_of(node: NodeFiles) -> Sequence[Check]:
+    """Returns the checks of a node with these files."""
     looks = {
         "driver": _driver,
         "NVML": _nvml,
@@ -247,43 +268,3 @@ def _folders(node: NodeFiles) -> Iterator[Diagnosis]:
             yield ok(f"{folder} can be written")
         else:
             yield bad(f"{folder} cannot be written", "run it as root; check its mount and disk")
-
-
-def _checks(arguments: Namespace) -> Sequence[Check]:
-    host_root, filesystem = arguments.host_root, arguments.host_filesystem
-    return checks(
-        NodeFiles(
-            host=HostPaths(Path(host_root)),
-            filesystem=HostPaths(Path(filesystem)),
-            kubelet_root=Path(arguments.kubelet_root),
-            driver=arguments.driver_name,
-            cdi_directory=Path(arguments.cdi_directory),
-            inventory=(
-                *(sys.executable, "-m", "carina_dra", "inventory", "--output=json"),
-                *(f"--host-root={host_root}", f"--host-filesystem={filesystem}"),
-                *(f"--kubelet-root={arguments.kubelet_root}",),
-                *(f"--driver-name={arguments.driver_name}",),
-            ),
-            patience=arguments.timeout * 2 / 3,
-        )
-    )
-
-
-def _add_arguments(group: ArgumentGroup) -> None:
-    for setting, default, description in (
-        ("host-root", "/", "folder with the host's proc, sys and dev [%(default)s]"),
-        ("host-filesystem", "/", "the host's root folder [%(default)s]"),
-        ("kubelet-root", "/var/lib/kubelet", "the kubelet's --root-dir [%(default)s]"),
-        ("cdi-directory", "/var/run/cdi", "where the plugin writes CDI specs [%(default)s]"),
-    ):
-        name = setting.replace("-", "_")
-        group.add_argument(
-            f"--{setting}",
-            # In the plugin's pod, the settings of the plugin are the defaults.
-            default=os.environ.get(f"CARINA_{name.upper()}", default),
-            metavar=name.rpartition("_")[2].upper(),
-            help=description,
-        )
-
-
-NODE: Final = CheckScope(add_arguments=_add_arguments, checks=_checks)

@@ -109,7 +109,8 @@ def _own_attributes(
             if uuid is not None:
                 yield "uuid", StringAttribute(uuid)
         case Share():
-            yield from enforcement_attributes(device.levels_in_force(limited=limited)).items()
+            levels = device.levels_in_force(limited=limited, mps=allocated.uses_mps)
+            yield from enforcement_attributes(levels).items()
             amounts = share_amounts(allocated.consumed_capacity)
             if amounts is not None and not allocated.admin_access:
                 yield "memoryMiB", IntAttribute(amounts.memory_mib)

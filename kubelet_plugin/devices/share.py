@@ -6,11 +6,11 @@ is published with the device, so that a class or a claim can demand it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
 
-from carina_dra.config.enforcement import Levels
+from carina_dra.config.enforcement import CoreLevel, Levels, MemoryLevel
 from carina_dra.least_share import least_amount
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
@@ -75,13 +75,23 @@ class Share:
 
     @property
     def levels(self) -> Levels:
-        """What keeps containers within the memory and cores of their share."""
-        return detected_levels(self.gpu)
+        """What can keep containers within the memory and cores of their share."""
+        return detected_levels(self.gpu, self.state)
 
-    def levels_in_force(self, *, limited: bool) -> Levels:
-        """What keeps the containers of a claim within it; the driver limits its pod or does not."""
-        others = self.levels.memory - {"kernel"}
-        return replace(self.levels, memory=others | {"kernel"} if limited else others)
+    def levels_in_force(self, *, limited: bool, mps: bool) -> Levels:
+        """What keeps the containers of a claim within its share.
+
+        limited: whether the driver limits its pod. mps: whether they compute through its MPS
+        daemon.
+        """
+        memory: set[MemoryLevel] = set(self.levels.memory - {"kernel", "mps"})
+        cores: set[CoreLevel] = set(self.levels.cores - {"mps"})
+        if limited:
+            memory.add("kernel")
+        if mps:
+            memory.add("mps")
+            cores.add("mps")
+        return Levels(frozenset(memory), frozenset(cores))
 
     @property
     def total(self) -> "ShareAmounts":

@@ -14,6 +14,7 @@ from kubelet_plugin.inventory.compute_mode import ComputeMode
 from kubelet_plugin.inventory.health import HEALTHY, GpuProblems
 from kubelet_plugin.inventory.held_mode import HeldMode
 from kubelet_plugin.inventory.mig import GpuInstance, MigSite, MigSupport
+from kubelet_plugin.inventory.share_guard import UNGUARDED, ShareGuard
 from kubelet_plugin.inventory.signals import SILENT, Signals
 
 REPAIR_FAILED: Final = "repair-failed"
@@ -100,6 +101,8 @@ class GpuState:
     """Why claims cannot be prepared: what a repair could not restore, in a word."""
     compute_mode: ComputeMode = ComputeMode.DEFAULT
     """DEFAULT also if the driver does not report it."""
+    guard: ShareGuard = UNGUARDED
+    """What carina-sharing does for shares of the GPU."""
     signals: Signals = field(default=SILENT, compare=False)
     """What the problems follow from. They change every few seconds, so states do not differ by
     them."""

@@ -54,6 +54,7 @@ from kubelet_plugin.inventory.mig import (
     as_it_is,
 )
 from kubelet_plugin.inventory.mig_intent import MigIntents
+from kubelet_plugin.inventory.share_guard import UNGUARDED, ShareGuard
 from kubelet_plugin.inventory.signals import Fabric, Signals
 from kubelet_plugin.nvml.attributes import Attributes
 from kubelet_plugin.nvml.instance_cache import InstanceCache
@@ -94,6 +95,7 @@ class _GpuRead:
     held_mode: HeldMode | None
     repair_failed: str | None
     compute_mode: ComputeMode
+    guard: ShareGuard
     signals: Signals
     binding: str
 
@@ -109,13 +111,15 @@ class NvmlReader:
         intents: Callable[[str], MigIntents | None] = lambda _: None,
         held_mode: Callable[[str], HeldMode | None] = lambda _: None,
         repair_failed: Callable[[int], str | None] = lambda _: None,
+        guard: Callable[[str], ShareGuard] = lambda _: UNGUARDED,
         cgroup_root: Path | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`intents` returns what Carina makes on the GPU with this UUID, and `held_mode` the switch
         of its MIG mode that NVML refused last. `repair_failed` returns, by minor number, why claims
-        cannot be prepared. Below `cgroup_root` it is tried whether the driver limits the memory of
+        cannot be prepared, and `guard`, by UUID, what carina-sharing does for shares. Below
+        `cgroup_root` it is tried whether the driver limits the memory of
         cgroups; without, it counts as if it does not.
 
         `now` returns the current time, for the time at which a problem is first seen; `clock` is in
@@ -125,6 +129,7 @@ class NvmlReader:
         self._intents = intents
         self._held_mode = held_mode
         self._repair_failed = repair_failed
+        self._guard = guard
         self._cgroup_root = cgroup_root
         self._now = now
         self._library = library
@@ -301,6 +306,7 @@ class NvmlReader:
             held_mode=_still_held(self._held_mode(uuid), mode),
             repair_failed=self._repair_failed(gpu.minor),
             compute_mode=COMPUTE_MODES.get(compute_mode, ComputeMode.DEFAULT),
+            guard=self._guard(uuid),
             signals=read_signals(self._attributes, uuid, handle, health),
             binding=self._host.binding(address),
         )
@@ -399,6 +405,7 @@ def _ready(
                 held_mode=read.held_mode,
                 repair_failed=read.repair_failed,
                 compute_mode=read.compute_mode,
+                guard=read.guard,
                 signals=read.signals,
                 binding=read.binding,
             ),

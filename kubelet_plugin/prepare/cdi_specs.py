@@ -10,7 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
-from kubelet_plugin.cdi.claim_spec import InjectedDevice, claim_of, claim_spec, driver_edits
+from kubelet_plugin.cdi.claim_spec import (
+    InjectedDevice,
+    MpsFolders,
+    claim_of,
+    claim_spec,
+    driver_edits,
+)
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_files import DriverFiles
 from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
@@ -36,7 +42,9 @@ from kubelet_plugin.prepare.resource import (
     MadeInstance,
     MadeLimit,
     MadeMetadata,
+    MadeMps,
     ResourceError,
+    daemon_identity,
     instance_identity,
     limit_identity,
     metadata_identity,
@@ -127,6 +135,7 @@ class CdiSpecs:
                     injected,
                     shared,
                     metadata=_metadata_mounts(spec, made),
+                    mps=_mps_folders(spec, made),
                 )
             )
         except CdiSpecError as error:
@@ -192,7 +201,7 @@ class CdiSpecs:
                     case MadeInstance(uuid=uuid):
                         nodes = nvidia.ensure_partition(gpu, instance)
                         return InjectedDevice(uuid, self._seen_by_runtime(nodes))
-                    case MadeMetadata() | MadeLimit() | None:
+                    case MadeMetadata() | MadeLimit() | MadeMps() | None:
                         raise AssertionError(f"the port of {device.name} gave no instance")
                 assert_never(instance)
         assert_never(device)
@@ -219,6 +228,11 @@ def _metadata_mounts(spec: ClaimSpec, made: Mapping[Identity, Made]) -> Mapping[
         request: Mount(file.host_path, file.container_path)
         for request, file in metadata.files.items()
     }
+
+
+def _mps_folders(spec: ClaimSpec, made: Mapping[Identity, Made]) -> MpsFolders | None:
+    daemon = made.get(daemon_identity(spec.claim.uid))
+    return MpsFolders(daemon.pipe, daemon.shm) if isinstance(daemon, MadeMps) else None
 
 
 def _driver_version(spec: ClaimSpec) -> str:

@@ -9,6 +9,7 @@ from kubelet_plugin.prepare.memory_limits import MemoryLimits
 from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_mode import MigModes
+from kubelet_plugin.prepare.mps_daemons import MpsDaemons
 from kubelet_plugin.prepare.resource import (
     KINDS,
     ClaimSpec,
@@ -19,6 +20,7 @@ from kubelet_plugin.prepare.resource import (
     MigInstance,
     MigModeOff,
     MigModeOn,
+    MpsControlDaemon,
     NodeResource,
     TimeSlice,
 )
@@ -35,6 +37,7 @@ class NodePorts:
         mig_instances: MigInstances,
         time_slices: TimeSlices,
         memory_limits: MemoryLimits,
+        mps_daemons: MpsDaemons,
         metadata_files: MetadataFiles,
         cdi_specs: CdiSpecs,
     ) -> None:
@@ -42,6 +45,7 @@ class NodePorts:
         self._mig_instances = mig_instances
         self._time_slices = time_slices
         self._memory_limits = memory_limits
+        self._mps_daemons = mps_daemons
         self._metadata_files = metadata_files
         self._cdi_specs = cdi_specs
 
@@ -57,6 +61,7 @@ class NodePorts:
             self._mig_instances,
             self._time_slices,
             self._memory_limits,
+            self._mps_daemons,
             self._metadata_files,
             self._cdi_specs,
         )
@@ -79,6 +84,8 @@ class NodePorts:
                 return None
             case MemoryLimit():
                 return self._memory_limits.make(resource)
+            case MpsControlDaemon():
+                return self._mps_daemons.make(resource)
             case DeviceMetadata():
                 return self._metadata_files.make(resource, made)
             case ClaimSpec():
@@ -97,6 +104,8 @@ class NodePorts:
                 self._time_slices.remove(identity)
             case MemoryLimit.kind:
                 self._memory_limits.remove(identity)
+            case MpsControlDaemon.kind:
+                self._mps_daemons.remove(identity)
             case DeviceMetadata.kind:
                 self._metadata_files.remove(identity.name)
             case ClaimSpec.kind:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from carina_dra.config.time_slice import TimeSliceInterval
+from carina_dra.sharing.message import WantedDaemon
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.claims.resource_failure import ResourceFailure
 from kubelet_plugin.devices.device import GpuDevice
@@ -202,10 +203,49 @@ class MadeLimit:
     """A memory limit that is in force for the one pod that uses its claim."""
 
 
+@dataclass(frozen=True, slots=True)
+class MpsControlDaemon:
+    """The MPS control daemon of a claim, which carina-sharing runs; named by the claim's UID.
+
+    All processes that compute on the claim's devices through MPS are clients of its server, in
+    whatever containers of the claim's pods.
+    """
+
+    kind: ClassVar[str] = "MPS daemon"
+    wanted: WantedDaemon
+
+    @property
+    def identity(self) -> Identity:
+        """The identity, which depends only on the claim."""
+        return daemon_identity(self.wanted.claim.uid)
+
+
+def daemon_identity(uid: str) -> Identity:
+    """Returns the identity of the MPS daemon of the claim with this UID."""
+    return Identity(MpsControlDaemon.kind, uid)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeMps:
+    """An MPS daemon whose limits are set, with its folders on the host."""
+
+    pipe: str
+    """With the sockets of the daemon."""
+    shm: str
+    """What daemon and clients have as /dev/shm."""
+
+
 NodeResource: TypeAlias = (
-    MigModeOn | MigModeOff | MigInstance | TimeSlice | MemoryLimit | DeviceMetadata | ClaimSpec
+    MigModeOn
+    | MigModeOff
+    | MigInstance
+    | TimeSlice
+    | MemoryLimit
+    | MpsControlDaemon
+    | DeviceMetadata
+    | ClaimSpec
 )
-Made: TypeAlias = MadeInstance | MadeMetadata | MadeLimit | None
+Made: TypeAlias = MadeInstance | MadeMetadata | MadeLimit | MadeMps | None
 """What is known of a resource only after it was made."""
 
 KINDS = (
@@ -213,6 +253,7 @@ KINDS = (
     MigInstance.kind,
     TimeSlice.kind,
     MemoryLimit.kind,
+    MpsControlDaemon.kind,
     DeviceMetadata.kind,
     ClaimSpec.kind,
 )

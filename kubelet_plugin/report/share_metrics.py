@@ -7,7 +7,7 @@ where that is one: several pods can use a claim, and a pod can have several clai
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,9 +15,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from carina_dra.config.enforcement import Levels
 from carina_dra.sharing.message import PodUse, Reference, ShareUse, SharingReport, WantedShare
 from kubelet_plugin.claim_status.live_claims import ClaimsNow
-from kubelet_plugin.claim_status.readiness import limited_gpus
+from kubelet_plugin.claim_status.readiness import Readiness, has_daemon, limited_gpus
+from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.inventory.gpu import Gpu
@@ -42,8 +44,10 @@ class SharesNow:
     gpus: dict[str, Gpu]
     """By UUID."""
     devices: dict[str, GpuDevice]
-    limited: dict[str, frozenset[str]]
-    """The GPUs, `gpu-<minor>`, on which the driver limits a claim's pod, by the claim's UID."""
+    claims: Mapping[str, NodeClaim]
+    """By UID."""
+    readiness: Mapping[str, Readiness]
+    """By the UIDs of claims."""
 
     def labels(
         self, gpu: Gpu, pods: tuple[Reference, ...], claims: tuple[Reference, ...]
@@ -59,6 +63,15 @@ class SharesNow:
             "",
             "" if claim is None else claim.namespace,
             "" if claim is None else claim.name,
+        )
+
+    def levels(self, uid: str, device: Share) -> Levels:
+        """Returns what keeps a claim, by UID, within what it has of a device."""
+        readiness, claim = self.readiness.get(uid), self.claims[uid]
+        by_mps = any(own.uses_mps for own in claim.devices if own.device == device.name)
+        return device.levels_in_force(
+            limited=f"gpu-{device.gpu.minor}" in limited_gpus(readiness),
+            mps=by_mps and has_daemon(readiness),
         )
 
     def uses(self) -> Iterator[tuple[Gpu, ShareUse, tuple[Reference, ...]]]:
@@ -94,7 +107,8 @@ class ShareMetrics(Collector):
             self._report(),
             {seen.gpu.uuid: seen.gpu for seen in now.gpus.gpus.values()},
             dict(now.gpus.devices),
-            {uid: limited_gpus(readiness) for uid, readiness in now.readiness.items()},
+            now.claims,
+            now.readiness,
         )
         yield from _given(seen)
         yield from _used(seen)
@@ -130,8 +144,7 @@ def _given(now: SharesNow) -> Iterator[Metric]:
         cores.add_metric(labels, share.cores / 100)
         device = now.devices.get(f"gpu-{gpu.minor}-share")
         if isinstance(device, Share):
-            limited = f"gpu-{gpu.minor}" in now.limited.get(share.claim.uid, ())
-            levels = device.levels_in_force(limited=limited)
+            levels = now.levels(share.claim.uid, device)
             info.add_metric((*labels, levels.strongest_memory, levels.strongest_cores), 1)
         names = {(pod.namespace, pod.name): pod for pod in share.pods}
         for pod in names.values():  # one that was made again counts once

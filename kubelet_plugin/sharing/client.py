@@ -1,10 +1,10 @@
 """The client of carina-sharing: tells it the shares of the node, and hears what they use.
 
-It stands beside all else: no call of the kubelet waits for it or fails with it, and that
-carina-sharing is not there is normal. The shares are read from the record of claims and sent under
-the node's lock. So of two plugins during a rolling update each sends what the record says at that
-moment, and the one that sends last is right; the generation, which grows with the time under that
-lock, says which that is.
+It stands beside all else: that carina-sharing is not there is normal, and only a call for a claim
+that needs an MPS daemon waits for it. The shares are read from the record of claims, the daemons
+from theirs, and both are sent under the node's lock. So of two plugins during a rolling update each
+sends what the records say at that moment, and the one that sends last is right; the generation,
+which grows with the time under that lock, says which that is.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from carina_dra.kube.backoff import Backoff
-from carina_dra.sharing.message import SharingReport, WantedShare, WantedShares
+from carina_dra.sharing.message import SharingReport, WantedDaemon, WantedShares
 from kubelet_plugin.claims.checkpoint import Checkpoint
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.claims.failure import ClaimError
@@ -27,7 +27,9 @@ from kubelet_plugin.sharing.connection import (
     SharingConnection,
     SharingGoneError,
 )
+from kubelet_plugin.sharing.guards import ShareGuards
 from kubelet_plugin.sharing.standing import Standings, standings
+from kubelet_plugin.sharing.supervision import Supervision
 from kubelet_plugin.sharing.wanted import PodsOfClaims, shares_of
 
 _SILENCE: Final = 30.0
@@ -40,8 +42,8 @@ _AGAIN: Final = 1.0
 _LOOK: Final = 10.0
 """Seconds after which it is looked whether the shares are others, such as those of a new GPU."""
 _FORGET: Final = 60.0
-"""Seconds without carina-sharing after which nothing is said of the shares any more: its own
-restart changes nothing."""
+"""Seconds without carina-sharing after which nothing is said of the shares any more, and nothing
+offered: its own restart changes nothing."""
 _MICROSECONDS: Final = 10**6
 
 _log = logging.getLogger(__name__)
@@ -65,6 +67,9 @@ class SharingClient:
         claims: Callable[[], Collection[NodeClaim]],
         gpus: Callable[[], Mapping[str, str] | None],
         pods: ClaimPods,
+        daemons: Callable[[], tuple[WantedDaemon, ...]],
+        guards: ShareGuards,
+        supervision: Supervision,
         seen: Callable[[Standings], None],
         reporter: SharingReporter,
         clock: Callable[[], float],
@@ -74,14 +79,19 @@ class SharingClient:
         """`record` holds the node's lock and gives the recorded claims; it raises ClaimError.
 
         `claims` returns them as they were last seen, without a lock; `gpus`, the UUIDs of the GPUs
-        by name, or None before they were read. `seen` receives how it is with the shares whenever
-        that changes. `clock` is monotonic, in seconds; `now` is the time in Unix seconds.
+        by name, or None before they were read. `daemons` returns those that are recorded; it raises
+        ClaimError. `guards` and `supervision` are told what carina-sharing says. `seen` receives
+        how it is with the shares whenever that changes. `clock` is monotonic, in seconds; `now` is
+        the time in Unix seconds.
         """
         self._path = socket
         self._record = record
         self._claims = claims
         self._gpus = gpus
         self._pods = pods
+        self._daemons = daemons
+        self._guards = guards
+        self._supervision = supervision
         self._seen = seen
         self._reporter = reporter
         self._clock = clock
@@ -98,6 +108,7 @@ class SharingClient:
         """When the last connection ended, or None if nothing is said of the shares."""
         self._problem = ""
         self._report: SharingReport | None = None
+        supervision.attend(self.look)
 
     @property
     def report(self) -> SharingReport | None:
@@ -146,7 +157,7 @@ class SharingClient:
         if self._problem:
             _log.info("carina-sharing is there")
         self._problem = ""
-        told: tuple[WantedShare, ...] | None = None
+        told: WantedShares | None = None
         self._settled = False
         opened = heard = looked = self._clock()
         with selectors.DefaultSelector() as selector:
@@ -169,30 +180,28 @@ class SharingClient:
                     raise SharingGoneError(f"it has been silent for {_SILENCE:g} s")
 
     def _tell(
-        self,
-        connection: SharingConnection,
-        told: tuple[WantedShare, ...] | None,
-        *,
-        patient: bool,
-    ) -> tuple[WantedShare, ...] | None:
-        """Sends the shares, if they are not what was told; returns what it is told now."""
+        self, connection: SharingConnection, told: WantedShares | None, *, patient: bool
+    ) -> WantedShares | None:
+        """Sends what is wanted, if it is not what was told; returns what it is told now."""
+        changes = self._supervision.changes
         claims, gpus = self._claims(), self._gpus()
         self._pods.follow(claims)
         pods = self._pods.known
         knows_all = self._report is not None and self._pods.complete
         if gpus is None or (patient and not knows_all):
             return told
-        if told is None or shares_of(claims, gpus, pods) != told:
-            try:
+        try:
+            wanted = shares_of(claims, gpus, pods), self._daemons()
+            if told is None or wanted != (told.shares, told.daemons):
                 with self._record() as checkpoint:
                     told = self._send(connection, checkpoint, gpus, pods)
-            except ClaimError as error:
-                _log.warning(
-                    "carina-sharing cannot be told the shares; retrying",
-                    extra={"reason": str(error)},
-                )
-                return told
+        except ClaimError as error:
+            _log.warning(
+                "carina-sharing cannot be told the shares; retrying", extra={"reason": str(error)}
+            )
+            return told
         self._settled = True
+        self._supervision.told(changes, told.generation)
         return told
 
     def _send(
@@ -201,29 +210,37 @@ class SharingClient:
         checkpoint: Checkpoint,
         gpus: Mapping[str, str],
         pods: PodsOfClaims,
-    ) -> tuple[WantedShare, ...]:
-        """Sends the shares of the record. The caller holds the node's lock."""
-        shares = shares_of(checkpoint.claims.values(), gpus, pods)
+    ) -> WantedShares:
+        """Sends the shares and daemons of the records. The caller holds the node's lock."""
         self._generation = max(int(self._now() * _MICROSECONDS), self._generation + 1)
-        connection.send(WantedShares(generation=self._generation, shares=shares))
-        return shares
+        wanted = WantedShares(
+            generation=self._generation,
+            shares=shares_of(checkpoint.claims.values(), gpus, pods),
+            daemons=self._daemons(),
+        )
+        connection.send(wanted)
+        return wanted
 
-    def _hear(self, report: SharingReport, told: tuple[WantedShare, ...] | None) -> None:
+    def _hear(self, report: SharingReport, told: WantedShares | None) -> None:
         self._backoff.reset()
         self._report = report
+        self._guards.hear(report)
+        self._supervision.heard(report)
         self._generation = max(self._generation, report.generation)  # the clock was set back
         if told is not None:
-            self._pods.see_strangers(report.strangers, told)
-            self._set(standings(self._standings or {}, told, report))
+            self._pods.see_strangers(report.strangers, told.shares)
+            self._set(standings(self._standings or {}, told.shares, report))
 
     def _disconnected(self) -> None:
         """Nothing is known of the shares any more, except for a while what was seen last."""
         if self._report is not None:
             self._heard_at = self._clock()
         self._report = None
+        self._supervision.heard(None)
         self._reporter.sharing_connected(False)  # noqa: FBT003 - the value of a metric
         if self._heard_at is not None and self._clock() - self._heard_at >= _FORGET:
             self._heard_at = None
+            self._guards.forget()
             self._set({})
 
     def _set(self, found: Standings) -> None:

@@ -45,6 +45,7 @@ from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
+from kubelet_plugin.prepare.mps_daemons import MpsDaemons
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.resource import Identity, Made
@@ -67,6 +68,7 @@ def claim_lifecycle(
     held_modes: HeldModes,
     poller: InventoryPoller,
     *,
+    mps_daemons: MpsDaemons,
     inventory_age: Callable[[], float],
     phase: PhaseFile,
     claims_changed: Callable[[Collection[NodeClaim]], None],
@@ -120,6 +122,7 @@ def claim_lifecycle(
                 seen_pods=pods.pods_of,
                 notes=notes,
             ),
+            mps_daemons=mps_daemons,
             metadata_files=MetadataFiles(
                 chosen.publish_settings, MetadataDirectory(chosen.metadata_directory), notes=notes
             ),

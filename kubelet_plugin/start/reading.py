@@ -18,6 +18,7 @@ from kubelet_plugin.inventory.inventory import (
 )
 from kubelet_plugin.inventory.node_health import NodeHealth
 from kubelet_plugin.inventory.poller import InventoryPoller
+from kubelet_plugin.inventory.share_guard import ShareGuard
 from kubelet_plugin.node.watch import NodeWatch
 from kubelet_plugin.nvml.event_watch import EventWatch
 from kubelet_plugin.nvml.reader import NvmlReader
@@ -39,14 +40,18 @@ def inventory_poller(
     cleanup: contextlib.ExitStack,
     *,
     changed: Callable[[Inventory], None],
+    recall: Callable[[Mapping[str, ShareGuard]], None],
     released: bool,
 ) -> InventoryPoller:
     """Starts to read the GPUs, and to wait for events of the driver, unless they are released.
+
+    `recall` receives what carina-sharing offered to an earlier process, by the UUIDs of GPUs.
 
     Raises ProgramError.
     """
     file, health = GpusFile(chosen.plugin_directory), _health(chosen, report)
     known = file.load()
+    recall({seen.gpu.uuid: seen.state.guard for seen in known_gpus(known)})
 
     def judged(inventory: Inventory) -> Inventory:
         if (asked := own_node.latest) is not None:

@@ -3,31 +3,72 @@
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
+from carina_dra.sharing.message import WantedDaemon
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.failure import ClaimError, NodeResourceFailed
 from kubelet_plugin.claims.record import ClaimRecord
+from kubelet_plugin.prepare.daemon_records import DaemonRecords
+from kubelet_plugin.prepare.mps_daemons import MpsDaemons
+from kubelet_plugin.prepare.resource import ResourceError
 from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.report.metrics import PluginMetrics
 from kubelet_plugin.report.share_metrics import ShareMetrics
 from kubelet_plugin.settings import PluginSettings
 from kubelet_plugin.sharing.claim_pods import ClaimPods
 from kubelet_plugin.sharing.client import SharingClient
+from kubelet_plugin.sharing.guards import ShareGuards
+from kubelet_plugin.sharing.supervision import Supervision
 
 _TIMEOUT = 5.0
 """Seconds to read a claim."""
 
 
-def claim_pods(client: Client, joined: Callable[[], None]) -> ClaimPods:
-    """What is known of the pods of claims with shares; `joined` is called when limits change."""
+@dataclass(frozen=True, slots=True)
+class SharingTies:
+    """What ties the client of carina-sharing to the devices and to what claims need."""
 
-    def read(claim: ClaimReference) -> Body:
-        return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=_TIMEOUT)
+    pods: ClaimPods
+    guards: ShareGuards
+    records: DaemonRecords
+    supervision: Supervision
 
-    return ClaimPods(read, joined=joined, clock=time.monotonic)
+    @classmethod
+    def of(
+        cls,
+        chosen: PluginSettings,
+        client: Client,
+        boot: str,
+        *,
+        offers_changed: Callable[[], None],
+        limits_changed: Callable[[], None],
+    ) -> Self:
+        """`offers_changed` is called when other devices may have to be published, and
+        `limits_changed` when the limits of pods have to be set again.
+        """
+
+        def read(claim: ClaimReference) -> Body:
+            return client.get(
+                RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=_TIMEOUT
+            )
+
+        return cls(
+            ClaimPods(read, joined=limits_changed, clock=time.monotonic),
+            ShareGuards(changed=offers_changed, clock=time.monotonic),
+            DaemonRecords(chosen.mps_records, boot),
+            Supervision(),
+        )
+
+    def daemons(self, folders: Path) -> MpsDaemons:
+        """The port for MPS daemons, whose folders are in a folder."""
+        return MpsDaemons(self.records, folders, self.supervision)
 
 
 def sharing_client(
@@ -38,7 +79,7 @@ def sharing_client(
     metrics: PluginMetrics,
     cleanup: contextlib.ExitStack,
     *,
-    pods: ClaimPods,
+    ties: SharingTies,
     released: bool,
 ) -> SharingClient:
     """The client of carina-sharing, which is not started yet.
@@ -55,12 +96,21 @@ def sharing_client(
             return {} if released else None
         return {name: observed.gpu.uuid for name, observed in seen.gpus.items()}
 
+    def daemons() -> tuple[WantedDaemon, ...]:
+        try:
+            return ties.records.wanted()
+        except ResourceError as error:
+            raise ClaimError(NodeResourceFailed(None, error.failure)) from error
+
     sharing = SharingClient(
         chosen.sharing_socket,
         record=record.checkpoint,
         claims=claims,
         gpus=gpus,
-        pods=pods,
+        pods=ties.pods,
+        daemons=daemons,
+        guards=ties.guards,
+        supervision=ties.supervision,
         seen=live_claims.shares_seen,
         reporter=report,
         clock=time.monotonic,

@@ -20,12 +20,14 @@ from kubelet_plugin.claims.nvidia_claims import NvidiaClaims
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import DriverReady
+from kubelet_plugin.inventory.share_guard import UNGUARDED, ShareGuard
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
+from kubelet_plugin.sharing.supervision import Supervision
 from simulation.nvml import SimulatedNode
 from simulation.nvml.state import GpuInstance
 from tests.fakes.claims import PATIENT, FakeReporter
@@ -119,6 +121,7 @@ class MigNode:
                     notes=notes,
                     cgroup_root=self.cgroup_root,
                     seen_pods=lambda uid: self.seen_pods.get(uid, ()),
+                    supervision=self.supervision(),
                 ),
                 identities=lambda claim: identities(claim, self.share_interval),
                 wanted=lambda claims, live: wanted(
@@ -146,10 +149,19 @@ class MigNode:
             host,
             NvmlLibrary(host.gpu_addresses),
             intents=files.last_read,
+            guard=self.guard,
             cgroup_root=self.cgroup_root,
         ).read()
         assert isinstance(inventory, DriverReady)
         return inventory
+
+    def supervision(self) -> Supervision:
+        """What carina-sharing says of MPS daemons: nothing, as it does not run."""
+        return Supervision()
+
+    def guard(self, _: str) -> ShareGuard:
+        """What carina-sharing does for shares of a GPU."""
+        return UNGUARDED
 
     @property
     def cgroup_root(self) -> Path:

@@ -10,6 +10,7 @@ from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.daemon_records import DaemonRecords
 from kubelet_plugin.prepare.drift_notes import DriftNotes
 from kubelet_plugin.prepare.held_modes import HeldModes
 from kubelet_plugin.prepare.limit_records import LimitRecords
@@ -18,8 +19,10 @@ from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
+from kubelet_plugin.prepare.mps_daemons import MpsDaemons
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.time_slices import TimeSlices
+from kubelet_plugin.sharing.supervision import Supervision
 from tests.samples.driver import installed_at
 
 DRIVER = "gpu.carina.dev"
@@ -36,11 +39,13 @@ def node_ports(
     notes: DriftNotes | None = None,
     cgroup_root: Path | None = None,
     seen_pods: Callable[[str], Collection[str]] = lambda _: (),
+    supervision: Supervision | None = None,
 ) -> NodePorts:
     """The ports that make things on the node below `root`, and record them in `intents`.
 
     `metadata` is the folder of device metadata, by default one beside `intents`. The host's cgroups
-    are in `cgroup_root`, by default in sys/fs/cgroup below `root`.
+    are in `cgroup_root`, by default in sys/fs/cgroup below `root`. `supervision` is what
+    carina-sharing says, by default nothing.
     """
     host = HostPaths(root)
     library = NvmlLibrary(host.gpu_addresses)
@@ -55,6 +60,11 @@ def node_ports(
             cgroup_root or root / "sys/fs/cgroup",
             seen_pods=seen_pods,
             notes=notes,
+        ),
+        mps_daemons=MpsDaemons(
+            DaemonRecords(intents.with_name("mps-daemons"), boot_id),
+            intents.with_name("mps"),
+            supervision or Supervision(),
         ),
         metadata_files=MetadataFiles(
             PublishSettings(DRIVER),

@@ -22,6 +22,8 @@ from kubelet_plugin.claims.resource_failure import (
     MigPlacementRefused,
     MigProfileRefused,
     MigRoomTaken,
+    MpsDaemonNotEnded,
+    MpsDaemonNotReady,
     NameInvalid,
     NvidiaSmiFailed,
     NvidiaSmiHangs,
@@ -33,6 +35,7 @@ from kubelet_plugin.claims.resource_failure import (
     PodUnknown,
     ResourceFailure,
     SeveralPods,
+    SharingMissing,
     TimeSlicesUnsupported,
     file_failure,
 )
@@ -79,6 +82,9 @@ RETRIABLE: tuple[ResourceFailure, ...] = (
     PodCgroupMissing("5f0c", "/sys/fs/cgroup"),
     PodUnknown("GPU-1"),
     SeveralPods("GPU-1", ("5f0c", "77")),
+    SharingMissing(),
+    MpsDaemonNotReady("5f0c", "it has not started"),
+    MpsDaemonNotEnded("5f0c", "/plugin/mps/5f0c", "carina-sharing is ending it"),
     MemoryLimitIgnored("the memory of pod 5f0c cannot be limited", "/cgroup", 2**30, None),
 )
 FINAL: tuple[ResourceFailure, ...] = (

@@ -1,33 +1,22 @@
 """What must hold of claims and pods at any time, and what once nothing changes any more."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS
-from carina_dra.kube.body import Body, ObjectKey
+from carina_dra.kube.body import Body, ObjectKey, resource_version_of
 from carina_dra.kube.client import Client
-from carina_dra.kube.reflector import Reflector
-from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
+from carina_dra.kube.reflector import Tracker
+from carina_dra.kube.store import Created, ObjectChange, Removed, Store, Updated
 from controller.names import GATE
 from controller.observe.planned_claims import SPECIAL_ANNOTATION
 
 Device: TypeAlias = tuple[str, str]
 """Pool and name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Doubled:
-    """A device that was given to a second claim while the first had it."""
-
-    device: Device
-    first: "Holder"
-    second: "Holder"
-
-    def __str__(self) -> str:
-        return f"{self.device} of {self.first.key} is given to {self.second.key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,79 +28,151 @@ class Holder:
     """The UID of the pod for which kube-scheduler made it, if it did."""
 
 
-class Audit:
-    """Sees every version of every claim, and notes each device that two claims have at once.
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """A device that was given to a second claim while the first had it."""
+
+    device: Device
+    first: Holder
+    second: Holder
+    version: int
+    """Of the second claim, when it was given the device."""
+
+    def __str__(self) -> str:
+        return f"{self.device} of {self.first.key} is given to {self.second.key}"
+
+
+class Record:
+    """Who has had which device, in the order of the writes.
 
     When a pod that asks by an extended resource is deleted before it has a node, kube-scheduler may
-    still write an allocation for it. Nobody can use that: it does not count as the device's second.
+    still write an allocation for it. Nobody can use that: a device is not doubled by a claim whose
+    pod was gone, and had had no node, before the second claim was given the device.
+
+    Versions of claims and of pods are compared: a server that keeps both in one etcd counts them
+    together, as its revisions.
     """
+
+    def __init__(self) -> None:
+        self._doubled: list[Doubled] = []
+        self._holders: defaultdict[Device, list[Holder]] = defaultdict(list)
+        self._devices: dict[ObjectKey, frozenset[Device]] = {}
+        self._bound: set[str] = set()
+        """The UIDs of all pods that have ever had a node."""
+        self._deleted: dict[str, int] = {}
+        """The versions at which pods were deleted, by UID."""
+
+    def claim_written(self, holder: Holder, devices: frozenset[Device], version: int) -> None:
+        """Notes the devices of a claim at a version; none, if it is gone."""
+        before = self._devices.pop(holder.key, frozenset())
+        for device in before - devices:
+            others = self._holders[device]
+            self._holders[device] = [other for other in others if other.key != holder.key]
+        for device in sorted(devices - before):
+            holders = self._holders[device]
+            self._doubled += (Doubled(device, first, holder, version) for first in holders)
+            holders.append(holder)
+        if devices:
+            self._devices[holder.key] = devices
+
+    def pod_bound(self, uid: str) -> None:
+        """Notes that a pod has a node."""
+        self._bound.add(uid)
+
+    def pod_deleted(self, uid: str, version: int) -> None:
+        """Notes at which version a pod was deleted."""
+        self._deleted[uid] = version
+
+    def doubled(self) -> list[str]:
+        """A line for each device that was given to a second claim, where both can be used."""
+        return [
+            str(doubled)
+            for doubled in self._doubled
+            if not any(
+                self._cannot_be_used(holder, doubled.version)
+                for holder in (doubled.first, doubled.second)
+            )
+        ]
+
+    def _cannot_be_used(self, holder: Holder, version: int) -> bool:
+        """Whether the pod of a claim was gone before a version, and never had a node."""
+        uid = holder.made_for
+        if uid is None or uid in self._bound:
+            return False
+        deleted = self._deleted.get(uid)
+        return deleted is not None and deleted < version
+
+
+class _Pods(Store[Body]):
+    """Pods. Of each that a watch says is deleted, it tells the version.
+
+    A pod that a list does not have any more was deleted at a version that nobody knows: nothing is
+    told, so that no allocation is excused by it.
+    """
+
+    def __init__(self, deleted: Callable[[str, int], None]) -> None:
+        super().__init__()
+        self._deleted = deleted
+
+    def remove(self, key: ObjectKey, version: int) -> Removed[Body] | None:
+        """Removes a pod that was deleted at a version."""
+        removed = super().remove(key, version)
+        if removed is not None:
+            self._deleted(removed.value["metadata"]["uid"], version)
+        return removed
+
+
+class Audit:
+    """Sees every version of every claim, and notes each device that two claims have at once."""
 
     def __init__(self, client: Client) -> None:
         self.versions = 0
         """How many versions of claims it has seen."""
-        self._doubled: list[Doubled] = []
-        self._users: dict[Device, Holder] = {}
-        self._devices: dict[ObjectKey, tuple[Device, ...]] = {}
-        self._pods: dict[ObjectKey, str] = {}
-        self._bound: set[str] = set()
-        """The UIDs of all pods that have ever had a node."""
+        self._record = Record()
         self._lock = threading.Lock()
-        self._reflectors = (
-            Reflector(client, RESOURCE_CLAIMS, _unchanged, on_change=self._claim_changed),
-            Reflector(client, PODS, _unchanged, on_change=self._pod_changed),
+        self._trackers = (
+            Tracker(client, RESOURCE_CLAIMS, _unchanged, Store(), on_change=self._claim_changed),
+            Tracker(
+                client, PODS, _unchanged, _Pods(self._pod_deleted), on_change=self._pod_changed
+            ),
         )
 
     def start(self) -> None:
-        for reflector in self._reflectors:
-            reflector.start()
-            assert reflector.wait_synced(10.0)
+        for tracker in self._trackers:
+            tracker.start()
+            assert tracker.wait_synced(10.0)
 
     def stop(self) -> None:
-        for reflector in self._reflectors:
-            reflector.stop()
+        for tracker in self._trackers:
+            tracker.stop()
 
     def doubled(self) -> list[str]:
-        """A line for each device that was given to a second claim that can be used."""
+        """A line for each device that was given to a second claim, where both can be used."""
         with self._lock:
-            return [
-                str(doubled)
-                for doubled in self._doubled
-                if not (self._too_late(doubled.first) or self._too_late(doubled.second))
-            ]
-
-    def _too_late(self, holder: Holder) -> bool:
-        """Whether its pod was deleted before it had a node."""
-        uid = holder.made_for
-        return uid is not None and uid not in self._bound and uid not in self._pods.values()
+            return self._record.doubled()
 
     def _claim_changed(self, change: ObjectChange[Body]) -> None:
         match change:
             case Created(key, body) | Updated(key, _, body):
-                self._note(Holder(key, _made_for(body)), devices_of(body))
+                self._claim_written(key, body, devices_of(body))
             case Removed(key, body):
-                self._note(Holder(key, _made_for(body)), ())
+                self._claim_written(key, body, ())
 
-    def _pod_changed(self, change: ObjectChange[Body]) -> None:
-        with self._lock:
-            match change:
-                case Created(key, body) | Updated(key, _, body):
-                    self._pods[key] = body["metadata"]["uid"]
-                    if body["spec"].get("nodeName"):
-                        self._bound.add(body["metadata"]["uid"])
-                case Removed(key, _):
-                    self._pods.pop(key, None)
-
-    def _note(self, holder: Holder, devices: tuple[Device, ...]) -> None:
+    def _claim_written(self, key: ObjectKey, body: Body, devices: Iterable[Device]) -> None:
+        version = int(resource_version_of(body))
         with self._lock:
             self.versions += 1
-            for device in self._devices.pop(holder.key, ()):
-                if self._users.get(device) == holder:
-                    del self._users[device]
-            for device in devices:
-                user = self._users.setdefault(device, holder)
-                if user != holder:
-                    self._doubled.append(Doubled(device, user, holder))
-            self._devices[holder.key] = devices
+            self._record.claim_written(Holder(key, _made_for(body)), frozenset(devices), version)
+
+    def _pod_changed(self, change: ObjectChange[Body]) -> None:
+        match change:
+            case Created(_, body) | Updated(_, _, body) if body["spec"].get("nodeName"):
+                with self._lock:
+                    self._record.pod_bound(body["metadata"]["uid"])
+
+    def _pod_deleted(self, uid: str, version: int) -> None:
+        with self._lock:
+            self._record.pod_deleted(uid, version)
 
 
 def _unchanged(body: Body) -> Body:

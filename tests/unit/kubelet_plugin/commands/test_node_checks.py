@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from carina_dra.cli.diagnosis import Diagnosis, Grade, diagnoses
-from kubelet_plugin.commands.node_checks import NodeFiles, checks
+from kubelet_plugin.commands.node_checks import NodeFiles, checks_of
 from kubelet_plugin.commands.runtime_configuration import configurations
 from kubelet_plugin.host import HostPaths
 from simulation.nvml import SimulatedNode
@@ -43,7 +43,7 @@ def node_files(gpus: SimulatedNode, folder: Path, *, patience: float = 60.0) -> 
 
 
 def found(files: NodeFiles, check: str) -> list[Diagnosis]:
-    chosen = [known for known in checks(files) if known.name == check]
+    chosen = [known for known in checks_of(files) if known.name == check]
     return [finding for _, finding in diagnoses(chosen, 90.0)]
 
 

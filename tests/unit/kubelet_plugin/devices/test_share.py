@@ -60,9 +60,9 @@ def test_the_kernel_enforces_memory_where_the_driver_limits_cgroups(
 @pytest.mark.parametrize("limits", [True, False])
 def test_it_is_in_force_for_a_claim_whose_pod_is_limited(limits: bool) -> None:
     device = share(0, memory_limits=limits)
-    assert device.levels_in_force(limited=True).strongest_memory == "kernel"
-    assert device.levels_in_force(limited=False).strongest_memory == "none"
-    assert device.levels_in_force(limited=False).cores == device.levels.cores
+    assert device.levels_in_force(limited=True, mps=False).strongest_memory == "kernel"
+    assert device.levels_in_force(limited=False, mps=False).strongest_memory == "none"
+    assert device.levels_in_force(limited=False, mps=False).cores == device.levels.cores
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,16 @@ from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import Body
 from carina_dra.kube.errors import ApiError, ApiOperation, NotFound, Unreachable
-from carina_dra.sharing.message import MOST_BYTES, ShareUse, SharingReport, Strangers
+from carina_dra.sharing.message import MOST_BYTES, ShareUse, SharingReport, Strangers, WantedDaemon
 from kubelet_plugin.claims.checkpoint import Checkpoint
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.lock import FileLock
+from kubelet_plugin.inventory.share_guard import ShareGuard
 from kubelet_plugin.sharing.claim_pods import ClaimPods
 from kubelet_plugin.sharing.client import SharingClient
+from kubelet_plugin.sharing.guards import ShareGuards
 from kubelet_plugin.sharing.standing import ShareExceeded, Standings, WithinShare
+from kubelet_plugin.sharing.supervision import Supervision
 from tests.eventually import eventually
 from tests.samples.claims import allocated_share
 from tests.unit.kubelet_plugin.sharing.sharing_server import SharingServer
@@ -42,6 +45,7 @@ class Node:
 
     folder: Path
     claims: dict[str, NodeClaim] = field(default_factory=dict)
+    daemons: tuple[WantedDaemon, ...] = ()
     pods: dict[str, list[str]] = field(default_factory=dict)
     uids: dict[str, str] = field(default_factory=dict)
     """Of claims whose UID is not their name."""
@@ -93,23 +97,24 @@ class Plugin:
         self.gpus: dict[str, str] | None = {"gpu-0": "GPU-0"}
         self.seen: list[Standings] = []
         self.connected: list[bool] = []
+        self.offered: list[ShareGuard] = []
         self.seconds = 0.0
         """How far its monotonic clock is ahead."""
         self.now: Callable[[], float] = time.time
         quick = Backoff(initial=0.01, cap=0.05)
         self.repairs = 0
-        self.pods = ClaimPods(
-            node.read,
-            joined=self._joined,
-            clock=self.clock,
-            backoff=quick,
-        )
+        self.pods = ClaimPods(node.read, joined=self._joined, clock=self.clock, backoff=quick)
+        self.guards = ShareGuards(changed=self._guards_changed, clock=self.clock)
+        self.supervision = Supervision()
         self.client = SharingClient(
             node.socket,
             record=self._record,
             claims=self._claims,
             gpus=lambda: self.gpus,
             pods=self.pods,
+            daemons=lambda: node.daemons,
+            guards=self.guards,
+            supervision=self.supervision,
             seen=self.seen.append,
             reporter=self,
             clock=self.clock,
@@ -120,6 +125,9 @@ class Plugin:
 
     def _joined(self) -> None:
         self.repairs += 1
+
+    def _guards_changed(self) -> None:
+        self.offered.append(self.guards.of("GPU-0"))
 
     def _claims(self) -> Collection[NodeClaim]:
         return self.view.values()

@@ -1,0 +1,1 @@
+"""Claims with MPS daemons, which carina-sharing runs."""
