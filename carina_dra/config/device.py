@@ -33,7 +33,7 @@ from carina_dra.config.enforcement import (
     demanded,
     memory_levels,
 )
-from carina_dra.config.mps import MpsConfig
+from carina_dra.config.mps import MpsLimits
 from carina_dra.config.time_slice import TimeSliceInterval
 
 M = TypeVar("M", bound=BaseModel)
@@ -68,7 +68,7 @@ class MpsSharing(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     strategy: Literal["MPS"]
-    mpsConfig: MpsConfig = MpsConfig()  # noqa: N815 - the API's name
+    mpsConfig: MpsLimits = MpsLimits()  # noqa: N815 - the API's name
 
 
 class PartitionSharing(BaseModel):
@@ -176,7 +176,7 @@ def demands_mps(config: DeviceConfig) -> bool:
     assert_never(config)
 
 
-def mps_config(config: DeviceConfig) -> MpsConfig | None:
+def mps_config(config: DeviceConfig) -> MpsLimits | None:
     """Returns the limits of a whole GPU or a partition that is shared by MPS; None of others."""
     match config:
         case GpuConfig(sharing=MpsSharing(mpsConfig=limits)):
@@ -310,7 +310,7 @@ def _by_mps(limits: nvidia.MpsConfig | None) -> MpsSharing:
     written = {} if limits is None else limits.model_dump(exclude={"multiUser"}, exclude_none=True)
     if written.get("defaultActiveThreadPercentage") == 0:
         del written["defaultActiveThreadPercentage"]
-    return MpsSharing(strategy="MPS", mpsConfig=MpsConfig.model_validate(written))
+    return MpsSharing(strategy="MPS", mpsConfig=MpsLimits.model_validate(written))
 
 
 def _validated(

@@ -51,7 +51,7 @@ def mebibytes(written: object) -> int:
     return min(quantity.value(), _MOST) // _MIB
 
 
-MemoryLimit: TypeAlias = Annotated[
+PinnedMemory: TypeAlias = Annotated[
     int,
     BeforeValidator(mebibytes),
     PlainSerializer(lambda mib: f"{mib}Mi"),
@@ -60,7 +60,7 @@ MemoryLimit: TypeAlias = Annotated[
 """In MiB; written as a quantity."""
 
 
-class MpsConfig(BaseModel):
+class MpsLimits(BaseModel):
     """What each process can have at most that computes through the MPS daemon of the claim."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -69,13 +69,13 @@ class MpsConfig(BaseModel):
         default=None, ge=1, le=100
     )
     """Of the multiprocessors of each device; without it, all."""
-    defaultPinnedDeviceMemoryLimit: MemoryLimit | None = None  # noqa: N815 - the API's name
+    defaultPinnedDeviceMemoryLimit: PinnedMemory | None = None  # noqa: N815 - the API's name
     """Memory of each device; without it, all."""
-    defaultPerDevicePinnedMemoryLimit: dict[str, MemoryLimit] | None = None  # noqa: N815 - the API's name
+    defaultPerDevicePinnedMemoryLimit: dict[str, PinnedMemory] | None = None  # noqa: N815 - the API's name
     """Memory of single devices, by the index among the sorted UUIDs or by the UUID."""
 
 
-def limits_of(config: MpsConfig, uuids: Sequence[str]) -> Mapping[str, int | None]:
+def limits_of(config: MpsLimits, uuids: Sequence[str]) -> Mapping[str, int | None]:
     """Returns the memory in MiB that a process can have of each device, by UUID; None for all.
 
     Indices are those of the sorted UUIDs. A limit by UUID counts more than one by index.

@@ -52,8 +52,8 @@ class MpsConfig(BaseModel):
         default=None, ge=0, le=100
     )
     """0 is no limit."""
-    defaultPinnedDeviceMemoryLimit: mps.MemoryLimit | None = None  # noqa: N815 - the API's name
-    defaultPerDevicePinnedMemoryLimit: dict[str, mps.MemoryLimit] | None = None  # noqa: N815 - the API's name
+    defaultPinnedDeviceMemoryLimit: mps.PinnedMemory | None = None  # noqa: N815 - the API's name
+    defaultPerDevicePinnedMemoryLimit: dict[str, mps.PinnedMemory] | None = None  # noqa: N815 - the API's name
     multiUser: bool | None = None  # noqa: N815 - the API's name
     """Changes nothing: processes of several users can always be clients of a daemon of Carina."""
 

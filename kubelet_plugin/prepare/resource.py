@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from carina_dra.config.mps import MpsConfig
+from carina_dra.config.mps import MpsLimits
 from carina_dra.config.time_slice import TimeSliceInterval
 from carina_dra.sharing.message import Reference, WantedDaemon
 from kubelet_plugin.claims.claim import NodeClaim
@@ -231,7 +231,7 @@ class MpsOfDevices:
     kind: ClassVar[str] = MpsControlDaemon.kind
     claim: Reference
     devices: tuple[GpuDevice, ...]
-    limits: MpsConfig
+    limits: MpsLimits
 
     @property
     def identity(self) -> Identity:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from carina_dra.config.device import DeviceConfig, mps_config
-from carina_dra.config.mps import MpsConfig, MpsDeviceError, limits_of
+from carina_dra.config.mps import MpsLimits, MpsDeviceError, limits_of
 from carina_dra.sharing.message import MpsDevice, Reference, WantedDaemon
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.claims.failure import (
@@ -82,7 +82,7 @@ def resolved(daemon: MpsOfDevices, made: Mapping[Identity, Made]) -> MpsControlD
     )
 
 
-def _configured(config: DeviceConfig) -> tuple[str, MpsConfig | None]:
+def _configured(config: DeviceConfig) -> tuple[str, MpsLimits | None]:
     """What has to be the same for all devices of a daemon."""
     return config.kind, mps_config(config)
 
@@ -120,7 +120,7 @@ def _of_devices(
     claim: NodeClaim,
     served: Sequence[AllocatedDevice],
     usable: Mapping[str, GpuDevice],
-    limits: MpsConfig,
+    limits: MpsLimits,
 ) -> MpsOfDevices:
     for allocated in served:
         gpu = usable[allocated.device].gpu

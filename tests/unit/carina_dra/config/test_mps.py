@@ -2,7 +2,7 @@
 
 import pytest
 
-from carina_dra.config.mps import MpsConfig, MpsDeviceError, limits_of
+from carina_dra.config.mps import MpsLimits, MpsDeviceError, limits_of
 
 FIRST, SECOND = "GPU-1", "GPU-2"
 
@@ -12,7 +12,7 @@ def limits(default: str | None = None, **by_device: str) -> dict[str, int | None
         "defaultPinnedDeviceMemoryLimit": default,
         "defaultPerDevicePinnedMemoryLimit": by_device or None,
     }
-    return dict(limits_of(MpsConfig.model_validate(written), [SECOND, FIRST]))
+    return dict(limits_of(MpsLimits.model_validate(written), [SECOND, FIRST]))
 
 
 def test_without_a_limit_a_process_can_have_all() -> None:

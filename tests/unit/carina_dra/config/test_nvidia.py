@@ -25,7 +25,7 @@ from carina_dra.config.device import (
     read_recorded,
     time_slice,
 )
-from carina_dra.config.mps import MpsConfig
+from carina_dra.config.mps import MpsLimits
 from carina_dra.config.time_slice import TimeSliceInterval
 from carina_dra.kube.event import cut_note
 
@@ -49,7 +49,7 @@ def sliced(interval: TimeSliceInterval) -> GpuConfig:
 
 def limited(**limits: Any) -> MpsSharing:
     """Sharing by MPS, with memory in MiB."""
-    return MpsSharing(strategy="MPS", mpsConfig=MpsConfig.model_construct(**limits))
+    return MpsSharing(strategy="MPS", mpsConfig=MpsLimits.model_construct(**limits))
 
 
 def source(parameters: dict[str, Any], *requests: str, from_class: bool = False) -> ConfigSource:

@@ -13,7 +13,7 @@ from carina_dra.config.device import (
     MpsSharing,
     ShareConfig,
 )
-from carina_dra.config.mps import MpsConfig
+from carina_dra.config.mps import MpsLimits
 from kubelet_plugin.claims.claim import AllocatedDevice
 from kubelet_plugin.claims.failure import ClaimError, MpsConfigsDiffer, MpsMissing
 from kubelet_plugin.devices.device import GpuDevice
@@ -32,7 +32,7 @@ DEMANDS_MPS = ShareConfig(enforcement=Enforcement.model_validate({"memory": "mps
 
 
 def by_mps(percentage: int | None = None) -> GpuConfig:
-    limits = MpsConfig(defaultActiveThreadPercentage=percentage)
+    limits = MpsLimits(defaultActiveThreadPercentage=percentage)
     return GpuConfig(sharing=MpsSharing(strategy="MPS", mpsConfig=limits))
 
 
