@@ -13,7 +13,7 @@ ON_KUBERNETES := kubernetes or node or helm
 REST_LOG := .cluster/test.log
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test test-fast demo release bench cluster cluster-down docs manifests proto lock clean
+.PHONY: help setup lint format test test-fast demo release bench gpu-proof cluster cluster-down docs manifests proto lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ release: setup ## makes all that a release has (DIR=folder, which must be empty 
 
 bench: setup ## measures it (NAMES="unlike mig": these fleets only)
 	$(BIN)/python -m tests.benchmarks $(NAMES)
+
+gpu-proof: setup ## proves on a GPU what tests without one simulate (PART=mps: that part; REPORT=folder)
+	$(BIN)/python -m gpu_proof $(addprefix --part ,$(PART)) $(if $(REPORT),--report $(REPORT))
 
 cluster: setup ## leaves a real Kubernetes with one node running
 	$(BIN)/python -m simulation.kubernetes up

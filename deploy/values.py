@@ -200,6 +200,12 @@ class Sharing(Part):
         "whose `device_kinds` or `device_kinds_by_gpu`, in the settings of the plugin, have "
         "`share`",
     )
+    watchdog: Literal["warn", "kill"] = Field(
+        default="warn",
+        description="what happens when pods use more memory of a shared GPU than given: `warn` "
+        "reports it; `kill` also ends the process of them that has the most "
+        "(docs/enforcement.md, Watchdog)",
+    )
     priority_class_name: str = Field(
         default="system-node-critical", description="PriorityClass of the pods; empty for none"
     )
@@ -207,7 +213,8 @@ class Sharing(Part):
     pod_labels: Label = Field(default={}, description="labels of the pods, beside the chart's own")
     resources: Resources = Field(
         default=Resources(requests={"cpu": "20m", "memory": "64Mi"}, limits={"memory": "256Mi"}),
-        description="requests and limits of the container",
+        description="requests and limits of the container. MPS daemons are outside of it: each "
+        "takes about 64 MiB of the node's memory, which a larger request keeps free",
     )
     extra_env: OfPodsList = Field(default=[], description="environment variables of the container")
     extra_volumes: OfPodsList = Field(default=[], description="volumes of the pods")

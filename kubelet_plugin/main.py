@@ -114,7 +114,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             client,
             boot_id(host),
             offers_changed=look_again,
-            limits_changed=gpus_changed.set,
+            pods_joined=gpus_changed.set,
         )
 
         def publish(inventory: Inventory) -> None:

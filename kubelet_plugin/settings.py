@@ -117,11 +117,6 @@ class PluginSettings(ClusterSettings, NodeProcessSettings):
         Path("/var/run/cdi"),
         description="folder from which the container runtime reads CDI specs",
     )
-    cgroup_root: AbsolutePath = Field(
-        Path("/sys/fs/cgroup"),
-        description="the host's cgroup file system, as this process sees it; must be writable for "
-        "the driver to limit the memory of pods with a share of a GPU",
-    )
     cdi_hook: AbsolutePath | None = Field(
         None,
         description="path of nvidia-cdi-hook on the host; default: searched below driver_root",

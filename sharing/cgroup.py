@@ -79,6 +79,11 @@ def pod_of(text: str, folders: Sequence[KubepodsFolder]) -> PodCgroup | None:
     return next((pod for pod in found if pod.container_id is not None), found[0])
 
 
+def is_below(text: str, group: str) -> bool:
+    """Whether a process with this text is in a cgroup below that of a name, at the root."""
+    return any(_components(path)[:1] == [group] for path in paths(text))
+
+
 def kubepods_folder(text: str) -> KubepodsFolder | None:
     """Returns the kubelet's folder by the cgroups of a process that is known to be of a pod.
 

@@ -11,7 +11,8 @@ from typing import Final
 
 from carina_dra.sharing.message import ShareUse, SharingReport
 from sharing.observation import GpuSample, Seen
-from sharing.use import mib
+from sharing.use import memory_mib
+from sharing.violators import Violator
 
 _LOGGED_PROCESSES: Final = 8
 _LOGGED_PODS: Final = 8
@@ -40,10 +41,26 @@ class ChangeLog:
         now: monotonic, in seconds.
         """
         self._said = {what: at for what, at in self._said.items() if now - at < _QUIET}
-        exceeded = {(use.gpu, use.claims): use.exceeded for use in before.uses}
+        known = {(use.gpu, claim): use for use in before.uses for claim in use.claims}
         for use in after.uses:
             identity = use.gpu, use.claims
-            if use.exceeded > exceeded.get(identity, 0) and self._is_due(identity, now):
+            parts = [known[use.gpu, claim] for claim in use.claims if (use.gpu, claim) in known]
+            ended = use.ended > max((part.ended for part in parts), default=0)
+            if use.last_ended and ended and self._is_due((*identity, use.last_ended.why), now):
+                _log.warning(
+                    "a process was ended",
+                    extra={
+                        "gpu": use.gpu,
+                        "claims": list(use.claims),
+                        "pod": f"{use.last_ended.pod.namespace}/{use.last_ended.pod.name}",
+                        "container": use.last_ended.container_id,
+                        "memory_mib": use.last_ended.memory_mib,
+                        "why": use.last_ended.why,
+                        "times": use.ended,
+                    },
+                )
+            exceeded = use.exceeded > max((part.exceeded for part in parts), default=0)
+            if exceeded and self._is_due(identity, now):
                 _log.warning(
                     "pods use more memory of a GPU than they have shares of",
                     extra={
@@ -56,13 +73,27 @@ class ChangeLog:
                         "times": use.exceeded,
                     },
                 )
-        known = {(gpu.gpu, gpu.reason) for gpu in before.unwatched}
+        blind = {(gpu.gpu, gpu.reason) for gpu in before.unwatched}
         for gpu in after.unwatched:
             unwatched = gpu.gpu, gpu.reason
-            if unwatched not in known and self._is_due(unwatched, now):
+            if unwatched not in blind and self._is_due(unwatched, now):
                 _log.warning(
                     "a shared GPU is not watched", extra={"gpu": gpu.gpu, "reason": gpu.reason}
                 )
+
+    def spared(self, violator: Violator, reason: str, now: float) -> None:
+        """Logs that a process was not ended."""
+        if self._is_due((*violator.use, reason), now):
+            _log.warning(
+                "a process that was to be ended was not",
+                extra={
+                    "gpu": violator.use[0],
+                    "claims": list(violator.use[1]),
+                    "pod": f"{violator.pod.namespace}/{violator.pod.name}",
+                    "pid": violator.process.pid,
+                    "reason": reason,
+                },
+            )
 
     def _is_due(self, what: Hashable, now: float) -> bool:
         if what in self._said:
@@ -81,7 +112,11 @@ def _largest(use: ShareUse, samples: Mapping[str, GpuSample]) -> list[Mapping[st
     """The processes of a use with the most memory: a sample has them in that order."""
     sample, pods = samples.get(use.gpu), {pod.pod.uid for pod in use.pods}
     own = (
-        {"pid": process.pid, "container": process.container_id, "memory_mib": mib(process.memory)}
+        {
+            "pid": process.pid,
+            "container": process.container_id,
+            "memory_mib": memory_mib([process]),
+        }
         for process in (sample.processes if isinstance(sample, Seen) else ())
         if process.pod_uid in pods
     )

@@ -6,6 +6,7 @@ limits nothing changes, so that a use at a limit is not reported again and again
 little: a driver may count memory that is being freed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,6 +39,17 @@ class Exceeded:
         if self.since is None:
             return Exceeded(first, self.times + 1)
         return Exceeded(None, self.times)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Exceeded"]) -> "Exceeded":
+        """What it is of a use that others have become, which is given something else.
+
+        It has exceeded if all have; so nobody is said to who was not.
+        """
+        since = [part.since for part in parts if part.since is not None]
+        return cls(
+            max(since) if len(since) == len(parts) else None, max(part.times for part in parts)
+        )
 
     def unseen(self) -> "Exceeded":
         """What it is where there was no sample: those after it are not in a row with it."""

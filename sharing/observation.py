@@ -1,11 +1,13 @@
 """From samples of all shared GPUs to a report, and what one sample leaves to the next."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
 from carina_dra.sharing.message import (
+    EndedProcess,
+    MpsDaemon,
     ShareUse,
     SharingReport,
     Strangers,
@@ -13,7 +15,15 @@ from carina_dra.sharing.message import (
     WantedShares,
 )
 from sharing.exceeded import Exceeded
-from sharing.use import GivenUse, GpuProcess, given_uses, mib, used_by_pods
+from sharing.use import GivenUse, GpuProcess, given_uses, memory_mib, unmeasured, used_by_pods
+from sharing.violators import (
+    Violations,
+    Violator,
+    after_end,
+    joined,
+    pods_under_mps,
+    violator,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +49,13 @@ class UsePast:
 
     exceeded: Exceeded = field(default_factory=Exceeded)
     idle_since: float | None = None
+    violations: Violations = field(default_factory=Violations)
+    ended: int = 0
+    last_ended: EndedProcess | None = None
 
 
 Past: TypeAlias = Mapping[tuple[str, tuple[str, ...]], UsePast]
-"""By the identity of a use. A use whose claims have changed is another one, and begins again."""
+"""By the identity of a use."""
 NO_PAST: Past = MappingProxyType({})
 
 
@@ -52,20 +65,28 @@ class UseObservation:
 
     report: SharingReport
     past: Past
+    violators: tuple[Violator, ...]
+    """The processes to be ended, of each use one at most."""
 
 
 def observe(
-    wanted: WantedShares, samples: Mapping[str, GpuSample], past: Past, now: float
+    wanted: WantedShares,
+    samples: Mapping[str, GpuSample],
+    past: Past,
+    now: float,
+    daemons: Collection[MpsDaemon] = (),
 ) -> UseObservation:
     """Returns what samples, by the UUID of the GPU, show of what is wanted.
 
-    now: in seconds since 1970.
+    now: in seconds since 1970. daemons: the MPS daemons as they were before the samples.
     """
     uses: list[ShareUse] = []
     unwatched: list[Unwatched] = []
     strangers: list[Strangers] = []
+    violators: list[Violator] = []
     present: dict[tuple[str, tuple[str, ...]], UsePast] = {}
     by_gpu: dict[str, list[GivenUse]] = {}
+    under_mps = pods_under_mps(wanted, daemons)
     for use in given_uses(wanted.shares):
         by_gpu.setdefault(use.gpu, []).append(use)
     for gpu, given in by_gpu.items():
@@ -73,13 +94,18 @@ def observe(
             case Unseen(reason):
                 unwatched.append(Unwatched(gpu=gpu, reason=reason))
                 for use in given:
-                    before = past.get(use.identity, UsePast())
-                    present[use.identity] = UsePast(before.exceeded.unseen(), before.idle_since)
+                    before = _before(use, past)
+                    present[use.identity] = replace(
+                        before,
+                        exceeded=before.exceeded.unseen(),
+                        violations=before.violations.unseen(),
+                    )
             case Seen(processes):
                 for use in given:
-                    before = past.get(use.identity, UsePast())
-                    seen, present[use.identity] = _after(use, processes, before, now)
+                    found, after, seen = _after(use, processes, under_mps, _before(use, past), now)
+                    present[use.identity] = after
                     uses.append(seen)
+                    violators += [] if found is None else [found]
                 strangers += _strangers(gpu, given, processes)
     report = SharingReport(
         generation=wanted.generation,
@@ -88,14 +114,74 @@ def observe(
         strangers=tuple(strangers),
         unwatched=tuple(unwatched),
     )
-    return UseObservation(report, present)
+    return UseObservation(report, present, tuple(violators))
+
+
+def with_ended(
+    seen: UseObservation, ended: Iterable[Violator], spared: Iterable[Violator]
+) -> UseObservation:
+    """Returns the observation after violators were ended or spared.
+
+    The use of one that was spared needs two more samples.
+    """
+    past = dict(seen.past)
+    for left in spared:
+        past[left.use] = replace(past[left.use], violations=Violations())
+    for gone in ended:
+        before = past[gone.use]
+        past[gone.use] = replace(
+            before,
+            violations=after_end(gone),
+            ended=before.ended + 1,
+            last_ended=EndedProcess(
+                pod=gone.pod,
+                container_id=gone.process.container_id,
+                memory_mib=memory_mib([gone.process]),
+                time=seen.report.time,
+                why=gone.why,
+            ),
+        )
+    uses = tuple(
+        use.model_copy(update={"ended": own.ended, "last_ended": own.last_ended})
+        for use in seen.report.uses
+        for own in (past[use.gpu, use.claims],)
+    )
+    return UseObservation(seen.report.model_copy(update={"uses": uses}), past, ())
+
+
+def _before(use: GivenUse, past: Past) -> UsePast:
+    """What is known of a use, also if its claims have changed: counts never fall."""
+    same = past.get(use.identity)
+    if same is not None:
+        return same
+    parts = [
+        before
+        for (gpu, claims), before in past.items()
+        if gpu == use.gpu and not set(claims).isdisjoint(use.claims)
+    ]
+    if not parts:
+        return UsePast()
+    idle = [part.idle_since for part in parts if part.idle_since is not None]
+    last = [part.last_ended for part in parts if part.last_ended is not None]
+    return UsePast(
+        exceeded=Exceeded.joined([part.exceeded for part in parts]),
+        idle_since=max(idle) if len(idle) == len(parts) else None,
+        violations=joined([part.violations for part in parts]),
+        ended=max(part.ended for part in parts),
+        last_ended=max(last, key=lambda process: process.time, default=None),
+    )
 
 
 def _after(
-    use: GivenUse, processes: Collection[GpuProcess], before: UsePast, now: float
-) -> tuple[ShareUse, UsePast]:
+    use: GivenUse,
+    processes: Collection[GpuProcess],
+    under_mps: Collection[tuple[str, str]],
+    before: UsePast,
+    now: float,
+) -> tuple[Violator | None, UsePast, ShareUse]:
     pods = used_by_pods(use, processes)
     used = sum(pod.memory_mib for pod in pods)
+    found, violations = violator(use, processes, used, under_mps, before.violations)
     exceeded = before.exceeded.after(used, use.memory_mib, now)
     idle = all(pod.sm_percent == 0 for pod in pods)  # not known counts as not idle
     idle_since = (now if before.idle_since is None else before.idle_since) if idle else None
@@ -109,8 +195,11 @@ def _after(
         idle_since=idle_since,
         exceeded_since=exceeded.since,
         exceeded=exceeded.times,
+        ended=before.ended,
+        last_ended=before.last_ended,
     )
-    return seen, UsePast(exceeded, idle_since)
+    after = replace(before, exceeded=exceeded, idle_since=idle_since, violations=violations)
+    return found, after, seen
 
 
 def _strangers(
@@ -120,5 +209,11 @@ def _strangers(
     strange = [process for process in processes if process.pod_uid not in known]
     if not strange:
         return []
-    memory = mib(sum(process.memory for process in strange))
-    return [Strangers(gpu=gpu, processes=len(strange), memory_mib=memory)]
+    return [
+        Strangers(
+            gpu=gpu,
+            processes=len(strange),
+            memory_mib=memory_mib(strange),
+            unmeasured=unmeasured(strange),
+        )
+    ]

@@ -6,7 +6,7 @@ NVML gives PIDs in the PID namespace of its caller, so this process has to be in
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pynvml
 
-from carina_dra.nvidia.nvml_library import NvmlCallError, call, optional_call
-from sharing.cgroup import KubepodsFolder, PodCgroup, pod_of
+from carina_dra.nvidia.nvml_library import NvmlCallError, NvmlSession, call, optional_call
+from sharing.cgroup import KubepodsFolder, PodCgroup, is_below, pod_of
 from sharing.observation import GpuSample, Seen, Unseen
 from sharing.use import GpuProcess
 
@@ -28,29 +28,44 @@ _SM_WINDOW: Final = 1.0
 _NONE_COMPUTED: Final = "NVML_ERROR_NOT_FOUND"
 # Those without a version raise an error of pynvml's own if the driver does not have them.
 _COMPUTE: Final = pynvml.nvmlDeviceGetComputeRunningProcesses_v3
-_MORE: Final = (
-    pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
-    pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
-)
+_GRAPHICS: Final = pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3
+_MPS: Final = pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class EndedProcess:
-    """A process that has ended, so that its PID may be another's by now."""
+class FoundProcess:
+    """What procfs says of a process."""
+
+    started: int
+    """In clock ticks since the boot."""
+    runs: bool
+    """False if all of its threads have ended, and its parent has not heard of it yet."""
+    pod: PodCgroup | None
+    """None if it is of no pod."""
+    is_mps_server: bool = False
+    """Whether it is of an MPS daemon of Carina's: it uses what its clients do."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoneProcess:
+    """A process that is gone, so that its PID may be another's by now."""
 
 
 class ProcessTable:
     """The processes of the node."""
 
-    def __init__(self, proc: Path, folders: Sequence[KubepodsFolder]) -> None:
-        """`folders` are those that the cgroups of pods can be in."""
+    def __init__(
+        self, proc: Path, folders: Sequence[KubepodsFolder], mps_group: str = "carina-mps"
+    ) -> None:
+        """`folders` are those that the cgroups of pods can be in; `mps_group` that of daemons."""
         self._proc = str(proc)
         self._folders = folders
+        self._mps_group = mps_group
 
-    def pod(self, pid: int, listed_at: int) -> PodCgroup | EndedProcess | None:
-        """Returns the pod of a process that had this PID at a time; None if it is of none.
+    def find(self, pid: int, listed_at: int) -> FoundProcess | GoneProcess:
+        """Returns the process that had this PID at a time.
 
         The time is in clock ticks since the boot (`ticks`). A process that began later, or in the
         same tick, may be another one.
@@ -59,15 +74,22 @@ class ProcessTable:
             # All that is opened below is of this process, even if its PID is given to another.
             folder = os.open(f"{self._proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
-            return EndedProcess()
+            return GoneProcess()
         try:
             stat = _read(folder, "stat")
-            if _start(stat) >= listed_at:
-                return EndedProcess()
-            path = _live_thread(folder) if _has_ended(stat) else "."
-            return pod_of(_read(folder, f"{path}/cgroup"), self._folders)
+            started = _start(stat)
+            if started >= listed_at:
+                return GoneProcess()
+            thread = _live_thread(folder) if _has_ended(stat) else "."
+            cgroups = _read(folder, f"{'.' if thread is None else thread}/cgroup")
+            return FoundProcess(
+                started,
+                runs=thread is not None,
+                pod=pod_of(cgroups, self._folders),
+                is_mps_server=is_below(cgroups, self._mps_group),
+            )
         except OSError:
-            return EndedProcess()
+            return GoneProcess()
         finally:
             os.close(folder)
 
@@ -91,8 +113,8 @@ def _read(folder: int, name: str) -> str:
     return b"".join(parts).decode(errors="surrogateescape")
 
 
-def _live_thread(folder: int) -> str:
-    """Returns the folder of a thread that runs, of a process whose first thread has ended.
+def _live_thread(folder: int) -> str | None:
+    """Returns the folder of a thread that runs, of a process whose first thread has ended, if any.
 
     The others keep its memory. With cgroup v1, a thread that has ended is of no cgroup (Linux,
     proc_cgroup_show).
@@ -105,7 +127,7 @@ def _live_thread(folder: int) -> str:
                     return f"task/{thread}"
     finally:
         os.close(tasks)
-    return "."
+    return None
 
 
 def _has_ended(stat: str) -> bool:
@@ -118,6 +140,14 @@ def _start(stat: str) -> int:
     return int(stat.rpartition(")")[2].split()[19])
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What the lists of the driver say of a process."""
+
+    memory: int | None
+    outside_mps: bool
+
+
 class GpuProcesses:
     """The processes of GPUs, read within leases of NVML. For one thread."""
 
@@ -126,55 +156,76 @@ class GpuProcesses:
         self._table = table
         self._now = now
         self._sm: dict[str, _SmPercent] = {}
+        self._session: NvmlSession | None = None
+        self._handles: dict[str, object] = {}
+        """Of the session, by the UUID of the GPU."""
+        self._measured: set[str] = set()
+        """The UUIDs of GPUs whose driver has said of a process how much memory it has."""
 
-    def read(self, uuid: str) -> GpuSample:
+    def read(self, uuid: str, session: NvmlSession) -> GpuSample:
         """Returns the processes of a GPU, or why they cannot be told.
 
         Blocks as long as the driver does.
         """
+        if session is not self._session:
+            self._session = session
+            self._handles.clear()
         try:
             return self._read(uuid)
         except NvmlCallError as error:
+            self._handles.pop(uuid, None)
             return Unseen(str(error.failure))
 
     def forget(self) -> None:
         """Forgets what was read in earlier sessions."""
+        self._session = None
         self._sm.clear()
+        self._handles.clear()
+        self._measured.clear()
 
     def _read(self, uuid: str) -> GpuSample:
-        handle = call(pynvml.nvmlDeviceGetHandleByUUID, uuid)
+        handle = self._handle(uuid)
         modes = optional_call(pynvml.nvmlDeviceGetMigMode, handle)
         if modes is not None and pynvml.NVML_DEVICE_MIG_ENABLE in modes:
             return Unseen("it is in MIG mode")
         listed_at = ticks()
-        memory: dict[int, int] = {}
-        more = (optional_call(function, handle) or () for function in _MORE)
-        for process in chain(call(_COMPUTE, handle), *more):
-            if process.usedGpuMemory is None:
-                return Unseen("the driver does not say how much memory processes use")
-            memory[process.pid] = max(process.usedGpuMemory, memory.get(process.pid, 0))
-        sm_percent = self._sm_percent(uuid, handle) if memory else {}
-        return Seen(tuple(self._processes(memory, sm_percent, listed_at)))
+        listed = _listed(
+            call(_COMPUTE, handle), optional_call(_GRAPHICS, handle), optional_call(_MPS, handle)
+        )
+        if any(process.memory is not None for process in listed.values()):
+            self._measured.add(uuid)
+        if listed and uuid not in self._measured:
+            return Unseen("the driver does not say how much memory processes use")
+        sm_percent = self._sm_percent(uuid, handle) if listed else {}
+        return Seen(tuple(self._processes(listed, sm_percent, listed_at)))
+
+    def _handle(self, uuid: str) -> object:
+        handle = self._handles.get(uuid)
+        if handle is None:
+            handle = self._handles[uuid] = call(pynvml.nvmlDeviceGetHandleByUUID, uuid)
+        return handle
 
     def _processes(
-        self, memory: Mapping[int, int], sm_percent: Mapping[int, int] | None, listed_at: int
-    ) -> list[GpuProcess]:
-        found = []
-        by_size = sorted(memory.items(), key=lambda process: (-process[1], process[0]))
-        for index, (pid, used) in enumerate(by_size):
-            pod = self._table.pod(pid, listed_at) if index < _MOST_PROCESSES else None
-            if isinstance(pod, EndedProcess):
-                continue
-            found.append(
-                GpuProcess(
-                    pid=pid,
-                    pod_uid=None if pod is None else pod.pod_uid,
-                    container_id=None if pod is None else pod.container_id,
-                    memory=used,
-                    sm_percent=None if sm_percent is None else sm_percent.get(pid, 0),
-                )
+        self, listed: Mapping[int, _Listed], sm_percent: Mapping[int, int] | None, listed_at: int
+    ) -> Iterator[GpuProcess]:
+        by_size = sorted(listed.items(), key=lambda item: (-(item[1].memory or 0), item[0]))
+        for index, (pid, process) in enumerate(by_size):
+            found = _UNKNOWN
+            if index < _MOST_PROCESSES:
+                looked_up = self._table.find(pid, listed_at)
+                if isinstance(looked_up, GoneProcess) or looked_up.is_mps_server:
+                    continue
+                found = looked_up
+            yield GpuProcess(
+                pid=pid,
+                started=found.started,
+                runs=found.runs,
+                pod_uid=None if found.pod is None else found.pod.pod_uid,
+                container_id=None if found.pod is None else found.pod.container_id,
+                memory=process.memory,
+                sm_percent=None if sm_percent is None else sm_percent.get(pid, 0),
+                outside_mps=process.outside_mps,
             )
-        return found
 
     def _sm_percent(self, uuid: str, handle: object) -> Mapping[int, int] | None:
         """What the processes of a GPU compute, by PID, as of a second ago at most."""
@@ -183,6 +234,27 @@ class GpuProcesses:
         if known is None or not 0 <= now - known.read_at < _SM_WINDOW:
             known = self._sm[uuid] = _SmPercent(now, _read_sm_percent(handle, now))
         return known.by_pid
+
+
+_UNKNOWN: Final = FoundProcess(started=0, runs=True, pod=None)
+
+
+def _listed(
+    compute: Sequence[Any], graphics: Sequence[Any] | None, mps: Sequence[Any] | None
+) -> Mapping[int, _Listed]:
+    """The processes in the lists of a GPU, by PID, with the most memory that a list says.
+
+    A list is None if the driver does not have it.
+    """
+    memory: dict[int, int | None] = {}
+    for process in chain(compute, graphics or (), mps or ()):
+        known = memory.get(process.pid)
+        said = process.usedGpuMemory
+        memory[process.pid] = known if said is None else max(said, known or 0)
+    outside: set[int] = set()
+    if mps is not None:
+        outside = {process.pid for process in compute} - {process.pid for process in mps}
+    return {pid: _Listed(used, pid in outside) for pid, used in memory.items()}
 
 
 @dataclass(frozen=True, slots=True)

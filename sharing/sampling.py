@@ -7,14 +7,31 @@ driver that does not return keeps this thread alone: `Sampling.report` says so m
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.nvidia.nvml_library import NvmlBusyError, NvmlCallError, NvmlLibrary
-from carina_dra.sharing.message import SharingReport, Unwatched, WantedShares
+from carina_dra.sharing.message import (
+    MpsDaemon,
+    Offers,
+    SharingReport,
+    Unwatched,
+    WantedShares,
+)
 from sharing.change_log import ChangeLog
-from sharing.observation import NO_PAST, GpuSample, Unseen, observe
+from sharing.observation import (
+    NO_PAST,
+    GpuSample,
+    Unseen,
+    UseObservation,
+    observe,
+    with_ended,
+)
 from sharing.processes import GpuProcesses
+from sharing.use import GpuProcess
+from sharing.violators import ViolationKind, Violator
 
 _INTERVAL: Final = 0.3
 """Seconds from the begin of a sample to that of the next."""
@@ -31,6 +48,18 @@ _DRIVER_REPLACED: Final = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class SamplingCounts:
+    """What was done since the start."""
+
+    samples: int
+    """Of all shared GPUs."""
+    ended: Mapping[ViolationKind, int]
+    """Processes, by why."""
+    hangs: bool
+    """Whether a call of the driver does not return."""
+
+
 class Sampling:
     """The samples of a process. Any thread may call it."""
 
@@ -40,23 +69,33 @@ class Sampling:
         processes: GpuProcesses,
         *,
         start_again: Callable[[], None],
+        end: Callable[[GpuProcess], str | None] | None = None,
+        offers: Offers | None = None,
+        daemons: Callable[[], Collection[MpsDaemon]] = tuple,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`start_again` has the process start again.
 
-        `now` is in seconds since 1970, `clock` in seconds from any start.
+        `end` ends a process, or returns why it did not; without it, none is ended. `offers` says
+        what this process does; `daemons`, how it is with the MPS daemons. `now` is in seconds since
+        1970, `clock` in seconds from any start.
         """
         self._library = library
         self._processes = processes
         self._start_again = start_again
+        self._end = end
+        self._offers = offers or Offers(ends_violators=end is not None)
+        self._daemons = daemons
         self._now = now
         self._clock = clock
         self._state = threading.Condition()
         self._wanted = WantedShares(generation=0, shares=())
         self._changed = False
-        self._report = SharingReport(generation=0, time=now())
+        self._report = SharingReport(generation=0, time=now(), offers=self._offers)
         self._began: float | None = None
+        self._samples = 0
+        self._ended: Counter[ViolationKind] = Counter({"memory": 0, "mps": 0})
 
         # Used by the thread only:
         self._changes = ChangeLog()
@@ -74,8 +113,8 @@ class Sampling:
     def report(self) -> SharingReport:
         """Returns what was seen last, or that a call of the driver does not return."""
         with self._state:
-            began, wanted, last = self._began, self._wanted, self._report
-        if began is None or self._clock() - began < _HANG:
+            hangs, wanted, last = self._hangs, self._wanted, self._report
+        if not hangs:
             return last
         gpus = sorted({share.gpu for share in wanted.shares})
         reason = "a call of the NVIDIA driver does not return"
@@ -83,7 +122,19 @@ class Sampling:
             generation=wanted.generation,
             time=self._now(),
             unwatched=tuple(Unwatched(gpu=gpu, reason=reason) for gpu in gpus),
+            offers=last.offers,
+            daemons=last.daemons,
         )
+
+    @property
+    def counts(self) -> SamplingCounts:
+        """What was done since the start."""
+        with self._state:
+            return SamplingCounts(self._samples, dict(self._ended), self._hangs)
+
+    @property
+    def _hangs(self) -> bool:
+        return self._began is not None and self._clock() - self._began >= _HANG
 
     def run(self, tell: Callable[[], None]) -> None:
         """Samples for ever, and calls `tell` whenever there is a report to be sent."""
@@ -110,23 +161,45 @@ class Sampling:
     def _sample(self, wanted: WantedShares) -> SharingReport:
         gpus = {share.gpu for share in wanted.shares}
         samples: dict[str, GpuSample] = {}
+        daemons = tuple(self._daemons())
         if gpus:
             samples = self._read(gpus)
         elif self._is_open:
             self._close()
-        seen = observe(wanted, samples, self._past, self._now())
-        self._changes.note(self._report, seen.report, samples, self._clock())
+        seen = observe(wanted, samples, self._past, self._now(), daemons)
+        if self._end is not None and seen.violators:
+            seen = self._end_violators(self._end, seen)
+        report = seen.report.model_copy(update={"offers": self._offers, "daemons": daemons})
+        self._changes.note(self._report, report, samples, self._clock())
         self._past = seen.past
         with self._state:
-            self._report = seen.report
+            self._report = report
             self._began = None
-        return seen.report
+            self._samples += bool(gpus)
+        return report
+
+    def _end_violators(
+        self, end: Callable[[GpuProcess], str | None], seen: UseObservation
+    ) -> UseObservation:
+        """Ends the processes that a sample shows are to be ended; returns what it shows then."""
+        ended: list[Violator] = []
+        spared: list[Violator] = []
+        for violator in seen.violators:
+            reason = end(violator.process)
+            if reason is None:
+                ended.append(violator)
+            else:
+                spared.append(violator)
+                self._changes.spared(violator, reason, self._clock())
+        with self._state:
+            self._ended.update(violator.why for violator in ended)
+        return with_ended(seen, ended, spared)
 
     def _read(self, gpus: set[str]) -> dict[str, GpuSample]:
         self._is_open = True
         try:
             with self._library.lease() as session:
-                samples = {gpu: self._processes.read(gpu) for gpu in sorted(gpus)}
+                samples = {gpu: self._processes.read(gpu, session) for gpu in sorted(gpus)}
                 if all(isinstance(sample, Unseen) for sample in samples.values()):
                     self._library.discard(session)  # the driver may have been loaded again
         except NvmlBusyError as error:
@@ -161,9 +234,13 @@ def _without_amounts(report: SharingReport) -> object:
     return (
         report.generation,
         [
-            (use.gpu, use.claims, use.given_mib, use.given_cores, use.exceeded_since, use.exceeded)
+            (
+                *(use.gpu, use.claims, use.given_mib, use.given_cores),
+                *(use.exceeded_since, use.exceeded, use.ended),
+            )
             for use in report.uses
         ],
+        (report.offers, report.daemons),
         [stranger.gpu for stranger in report.strangers],
         report.unwatched,
     )

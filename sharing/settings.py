@@ -1,7 +1,7 @@
 """The settings of carina-sharing."""
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,12 @@ class SharingSettings(NodeProcessSettings):
         None,
         description="path of the cgroup that has those of all pods, below the root of its "
         "hierarchy; default: that of the own pod, or else /kubepods or /kubepods.slice",
+    )
+
+    watchdog: Literal["warn", "kill"] = Field(
+        "warn",
+        description="what happens when pods use more memory of a shared GPU than given: `warn` "
+        "reports it; `kill` also ends the process of them that has the most",
     )
 
     @model_validator(mode="after")

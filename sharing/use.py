@@ -14,13 +14,24 @@ class GpuProcess:
     """A process that has memory of a GPU."""
 
     pid: int
+    started: int
+    """In clock ticks since the boot. With it, the PID is of this process alone."""
+    runs: bool
+    """False if it has ended, while the driver still lists it."""
     pod_uid: str | None
     """None if it is of no pod."""
     container_id: str | None
-    memory: int
-    """Bytes."""
+    memory: int | None
+    """Bytes; None if the driver does not say."""
     sm_percent: int | None
     """Of the GPU's multiprocessors, over the last second; None if the driver does not say."""
+    outside_mps: bool
+    """Whether it computes and is no client of MPS; False if the driver lists no such clients."""
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What no other process has since the boot."""
+        return self.pid, self.started
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +78,23 @@ def used_by_pods(use: GivenUse, processes: Collection[GpuProcess]) -> tuple[PodU
     return tuple(
         PodUse(
             pod=pod,
-            memory_mib=mib(sum(process.memory for process in by_pod[pod.uid])),
+            memory_mib=memory_mib(by_pod[pod.uid]),
             sm_percent=_sm_percent(by_pod[pod.uid]),
             processes=len(by_pod[pod.uid]),
+            unmeasured=unmeasured(by_pod[pod.uid]),
         )
         for pod in use.pods
     )
+
+
+def memory_mib(processes: Iterable[GpuProcess]) -> int:
+    """Returns what processes have together, in MiB, rounded up."""
+    return mib(sum(process.memory or 0 for process in processes))
+
+
+def unmeasured(processes: Iterable[GpuProcess]) -> int:
+    """Returns of how many processes the driver does not say what they have."""
+    return sum(process.memory is None for process in processes)
 
 
 def mib(memory: int) -> int:

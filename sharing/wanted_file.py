@@ -3,13 +3,10 @@
 import logging
 import os
 from pathlib import Path
-from typing import Final
 
 from carina_dra.durable_file import replace_file
 from carina_dra.sharing.files import DAMAGED, NEW_WANTED, WANTED
 from carina_dra.sharing.message import MessageError, WantedShares
-
-_NOTHING: Final = WantedShares(generation=0, shares=())
 
 _log = logging.getLogger(__name__)
 
@@ -20,8 +17,8 @@ class WantedFile:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self) -> WantedShares:
-        """Returns what is in the file; nothing if there is none.
+    def load(self) -> WantedShares | None:
+        """Returns what is in the file; None if there is none: then it is not known what is wanted.
 
         A file that cannot be read as a message is set aside. The plugin sends what it wants when it
         connects. Raises OSError.
@@ -30,7 +27,7 @@ class WantedFile:
         try:
             content = file.read_bytes()
         except FileNotFoundError:
-            return _NOTHING
+            return None
         try:
             return WantedShares.parse(content)
         except MessageError as error:
@@ -41,7 +38,7 @@ class WantedFile:
                 "once the kubelet plugin connects",
                 extra={"path": str(aside), "error": str(error)},
             )
-            return _NOTHING
+            return None
 
     def save(self, wanted: WantedShares) -> None:
         """Replaces the file, durably. Raises OSError."""

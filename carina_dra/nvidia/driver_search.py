@@ -27,9 +27,16 @@ LIBRARY_FOLDERS: Final = (
     "/lib",
 )
 """Folders below a driver's root that can have its libraries, in the order of preference."""
+BINARY_FOLDERS: Final = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin", "/opt/bin")
+"""Folders below a driver's root that can have its programs, in the order of preference."""
 _LIBRARY: Final = "libnvidia-ml.so.1"
 
 _log = logging.getLogger(__name__)
+
+
+def programs(root: Path, name: str) -> tuple[RootedPath, ...]:
+    """Returns the possible paths of a program of the driver below a root."""
+    return tuple(RootedPath(root, f"{folder}/{name}") for folder in BINARY_FOLDERS)
 
 
 class DriverSearch:

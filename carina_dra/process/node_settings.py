@@ -50,6 +50,12 @@ class NodeProcessSettings(ProcessSettings):
         "process as on the host",
     )
 
+    cgroup_root: AbsolutePath = Field(
+        Path("/sys/fs/cgroup"),
+        description="the host's cgroup file system, as this process sees it; must be writable for "
+        "the driver to limit the memory of pods with a share of a GPU, and for MPS daemons",
+    )
+
     @model_validator(mode="after")
     def _driver_root_is_the_hosts(self) -> Self:
         if (

@@ -15,5 +15,11 @@ MPS: Final = "mps"
 MPS_PIPES, MPS_LOGS, MPS_SHM = "pipe", "log", "shm"
 """What the folder of a daemon has: its pipes and what is /dev/shm for it and its clients, which
 containers get too, and its logs."""
-FILES: Final = frozenset({SOCKET, NEW_SOCKET, WANTED, NEW_WANTED, DAMAGED, MPS})
+MPS_LOCK: Final = "mps.lock"
+"""Held by the process that supervises the daemons."""
+MPS_DRIVER: Final = "mps_driver"
+"""The folder with links to the programs and libraries of the driver that daemons have."""
+FILES: Final = frozenset(
+    {SOCKET, NEW_SOCKET, WANTED, NEW_WANTED, DAMAGED, MPS, MPS_LOCK, MPS_DRIVER}
+)
 """All of them: they do not say that the plugin has run."""

@@ -76,6 +76,22 @@ class PodUse(_Part):
     sm_percent: int | None
     """Of the GPU's multiprocessors, over the last second; None if the driver does not say."""
     processes: int
+    unmeasured: int = 0
+    """Those of them of whose memory the driver says nothing, which counts as none."""
+
+
+class EndedProcess(_Part):
+    """A process of a pod that carina-sharing has ended."""
+
+    pod: Reference
+    container_id: str | None
+    """None if it was of no container."""
+    memory_mib: int
+    """What it had of the GPU."""
+    time: UnixTime
+    why: str
+    """`memory`: its use had exceeded its memory, and it had the most of it. `mps`: it computed
+    outside of the MPS daemon of its claim. Later versions may have more words."""
 
 
 class ShareUse(_Part):
@@ -98,6 +114,9 @@ class ShareUse(_Part):
     """Since when it has used more memory than given with the margin, in seconds since 1970."""
     exceeded: int = 0
     """How many times it has begun to."""
+    ended: int = 0
+    """How many of its processes carina-sharing has ended."""
+    last_ended: EndedProcess | None = None
 
 
 class Strangers(_Part):
@@ -106,6 +125,8 @@ class Strangers(_Part):
     gpu: str
     processes: int
     memory_mib: int
+    unmeasured: int = 0
+    """Those of them of whose memory the driver says nothing."""
 
 
 class Unwatched(_Part):
@@ -132,7 +153,7 @@ class Offers(_Part):
     """What carina-sharing does on this node, beside that it watches."""
 
     ends_violators: bool = False
-    """Whether it ends processes that exceed the memory of their share."""
+    """Whether it ends processes of who has exceeded the memory of their share."""
     no_mps: str | None = "this version of carina-sharing runs no MPS daemons"
     """Why it runs no MPS daemons; None if it does."""
 

@@ -5,6 +5,9 @@ that the pod cannot get. The policy refuses at admission what the plugin would r
 configuration's own sake, by API version, kind, fields and values. Whether the kind suits the device
 is known only after allocation.
 
+It also refuses a request for several shares by MPS that may be of several GPUs, which the plugin
+would refuse in most cases.
+
 The rules are those of the JSON schemas that pydantic makes of the types. `x-remedy` in a schema
 says what to do about a value that is not one of its own.
 """
@@ -28,7 +31,8 @@ _PARAMETERS: Final = "opaque.parameters"
 _POLICY: Final = """\
 # Refuses misspelt opaque configurations of the driver in claims, templates and classes: an unknown
 # kind or field, or a value that a field does not have. Otherwise the node refuses them, after the
-# pod has got its device. Configurations of other drivers are not looked at.
+# pod has got its device. Configurations of other drivers are not looked at. Several shares by MPS
+# are refused, too, if nothing keeps them on one GPU.
 #
 # The driver's name is the first variable. Errors of the policy itself admit the object, because the
 # node checks again.
@@ -77,6 +81,34 @@ spec:
           !has(c.opaque) || c.opaque.driver != variables.driver ? '' : [c.opaque.parameters].map(p,
 PROBLEM
           )[0])
+    - name: devices
+      expression: >-
+        request.resource.resource == 'deviceclasses' ? dyn({}) :
+        request.resource.resource == 'resourceclaims' ? dyn(object.spec).?devices.orValue({}) :
+        dyn(object.spec).?spec.?devices.orValue({})
+    # For each configuration that demands mps for shares, the requests that it is for.
+    - name: mpsFor
+      expression: |-
+        variables.configs.filter(c,
+          has(c.opaque) && c.opaque.driver == variables.driver && [c.opaque.parameters].all(p,
+          has(p.apiVersion) && p.apiVersion == 'VERSION' &&
+          has(p.kind) && p.kind == 'ShareConfig' && has(p.enforcement) &&
+          ['memory', 'cores'].exists(amount, amount in p.enforcement &&
+            (type(p.enforcement[amount]) == list ?
+             'mps' in p.enforcement[amount] : p.enforcement[amount] == 'mps')))
+        ).map(c, c.?requests.orValue([]))
+    # Requests for several shares by MPS, which nothing constrains to one GPU.
+    - name: severalByMps
+      expression: |-
+        size(variables.devices.?constraints.orValue([])) > 0 ? [] :
+        variables.devices.?requests.orValue([]).filter(r,
+          (has(r.exactly) ? [{'name': r.name, 'asks': r.exactly}] :
+           r.?firstAvailable.orValue([]).map(s, {'name': dyn(r.name + '/' + s.name), 'asks': s})
+          ).exists(a,
+            (a.asks.?allocationMode.orValue('') == 'All' || a.asks.?count.orValue(1) > 1) &&
+            !a.asks.?adminAccess.orValue(false) &&
+            variables.mpsFor.exists(names, size(names) == 0 || r.name in names || a.name in names)
+          )).map(r, r.name)
   validations:
     - expression: variables.problems.all(problem, problem == '')
       reason: Invalid
@@ -85,6 +117,14 @@ PROBLEM
         variables.path + '[' + string(variables.problems.indexOf(
         variables.problems.filter(problem, problem != '')[0])) + '].' +
         variables.problems.filter(problem, problem != '')[0]
+    - expression: size(variables.severalByMps) == 0
+      reason: Invalid
+      message: several shares by MPS may be of several GPUs
+      messageExpression: >-
+        'request ' + variables.severalByMps[0] + ' asks for several devices, and a ShareConfig ' +
+        'demands mps for them, but a container computes in the MPS server of one GPU; request ' +
+        'one share with more memory and cores, or keep the shares on one GPU by a constraint ' +
+        'with matchAttribute: ' + variables.driver + '/uuid'
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -124,7 +164,8 @@ def policy() -> str:
         said = f"{_PARAMETERS} is {nvidia.API_VERSION}, {kind}, which {remedy}"
         lines += [f"{_is(nvidia.API_VERSION, kind)} ?", f"  {_text(said)} :"]
     lines.append(_text(_unknown_kind()))
-    return _POLICY.replace("PROBLEM", textwrap.indent("\n".join(lines), " " * 10))
+    problem = textwrap.indent("\n".join(lines), " " * 10)
+    return _POLICY.replace("PROBLEM", problem).replace("VERSION", API_VERSION)
 
 
 def _unknown_kind() -> str:

@@ -36,6 +36,7 @@ from kubelet_plugin.claim_status.health_notice import (
     MemoryExceeded,
     ProblemBegan,
     ProblemEnded,
+    ProcessWasEnded,
 )
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import (
@@ -315,3 +316,4 @@ def _report_claims(claims: ClaimReport) -> None:
         claims.health_changed(_CLAIM, [pod], [ProblemBegan(reason, "PROBLEM", ("DEVICE",))])
     claims.health_changed(_CLAIM, [pod], [ProblemEnded(("DEVICE",))])
     claims.health_changed(_CLAIM, [pod], [MemoryExceeded("USE AND REMEDY", ("DEVICE",))])
+    claims.health_changed(_CLAIM, [pod], [ProcessWasEnded("PROCESS, WHY AND REMEDY", ("DEVICE",))])

@@ -14,7 +14,10 @@ from documentation.markdown import code, paragraph, sentence, table
 from kubelet_plugin.claim_status.live_claims import ClaimsNow
 from kubelet_plugin.report.gpu_metrics import GpuMetrics
 from kubelet_plugin.report.metrics import PluginMetrics
+from kubelet_plugin.report.mps_metrics import MpsMetrics
 from kubelet_plugin.report.share_metrics import ShareMetrics
+from sharing.metrics import SharingMetrics
+from sharing.sampling import SamplingCounts
 
 _SUFFIXES: Final = {"counter": "_total"}
 
@@ -35,7 +38,7 @@ def page() -> str:
     """The page, in Markdown."""
     return markdown.page(
         "Metrics",
-        "the registries of the plugin and the controller",
+        "the registries of the plugin, the controller and carina-sharing",
         paragraph(
             "Each process serves its metrics for Prometheus at `/metrics` of `http_address` "
             "([settings](settings.md)). A histogram has the "
@@ -62,6 +65,7 @@ def page() -> str:
         ),
         ["## carina-kubelet-plugin", "", *_table(_of_plugin())],
         ["## carina-controller", "", *_table(_of_controller())],
+        ["## carina-sharing", "", *_table(_of_sharing())],
     )
 
 
@@ -70,12 +74,20 @@ def _of_plugin() -> _Registry:
     metrics = PluginMetrics(registry)
     metrics.add(GpuMetrics(ClaimsNow, dict))
     metrics.add(ShareMetrics(ClaimsNow, lambda: None, dict))
+    metrics.add(MpsMetrics(lambda: None))
     return registry
 
 
 def _of_controller() -> _Registry:
     registry = _Registry()
     ControllerMetrics(registry)
+    return registry
+
+
+def _of_sharing() -> _Registry:
+    registry = _Registry()
+    nothing = SamplingCounts(0, {"memory": 0, "mps": 0}, hangs=False)
+    registry.register(SharingMetrics(lambda: nothing))
     return registry
 
 

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from carina_dra.nvidia.driver_location import DriverLocation
-from carina_dra.nvidia.driver_search import LIBRARY_FOLDERS, DriverSearch
-from carina_dra.nvidia.rooted_path import RootedPath, RootedPaths
+from carina_dra.nvidia.driver_search import BINARY_FOLDERS, LIBRARY_FOLDERS, DriverSearch
+from carina_dra.nvidia.rooted_path import RootedPaths
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
 from kubelet_plugin.claims.resource_failure import DriverFileUnreadable, DriverLibraryMissing
 
-_BINARY_FOLDERS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin", "/opt/bin")
-_HOOK_FOLDERS = (*_BINARY_FOLDERS, "/usr/local/nvidia/toolkit")
+_HOOK_FOLDERS = (*BINARY_FOLDERS, "/usr/local/nvidia/toolkit")
 _BINARIES = (
     "nvidia-smi",
     "nvidia-debugdump",
@@ -47,11 +46,6 @@ class DriverFilesError(Exception):
     def __init__(self, failure: DriverLibraryMissing | DriverFileUnreadable) -> None:
         super().__init__(str(failure))
         self.failure = failure
-
-
-def programs(root: Path, name: str) -> tuple[RootedPath, ...]:
-    """Returns the possible paths of a program of the driver below a root."""
-    return tuple(RootedPath(root, f"{folder}/{name}") for folder in _BINARY_FOLDERS)
 
 
 _Stamp: TypeAlias = tuple[int, int, int] | None
@@ -159,7 +153,7 @@ class _Search:
 
     def _binaries(self) -> Iterator[DriverFile]:
         for name in sorted(_BINARIES):
-            paths = (f"{folder}/{name}" for folder in _BINARY_FOLDERS)
+            paths = (f"{folder}/{name}" for folder in BINARY_FOLDERS)
             path = next((path for path in paths if self._is(path, stat.S_ISREG)), None)
             if path is not None:
                 yield self._named(path)

@@ -13,6 +13,7 @@ from typing import Any, Final, assert_never
 
 from carina_dra.config.enforcement import Levels
 from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
+from carina_dra.sharing.message import EndedProcess
 from kubelet_plugin.claim_status.device_health import (
     DeviceHealth,
     GpusNow,
@@ -37,20 +38,25 @@ from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.prepare.resource import MadeInstance
 from kubelet_plugin.sharing.standing import (
+    EndedViolator,
     NotWatched,
     ShareExceeded,
     ShareStanding,
     Standings,
     WithinShare,
+    printable,
 )
-from kubelet_plugin.sharing.words import memory_in_words
+from kubelet_plugin.sharing.words import memory_in_words, remedy_of_end, why_ended
 
 READY: Final = "Ready"
 HEALTHY: Final = "Healthy"
 MEMORY_WITHIN_SHARE: Final = "MemoryWithinShare"
 MEMORY_EXCEEDED: Final = "GPUMemoryExceeded"
-"""The reason of that condition, and that of the Event."""
+PROCESS_ENDED: Final = "GPUProcessEnded"
+"""The reasons of that condition, and those of the Events."""
 _NOT_WATCHED: Final[Standings] = {}
+_ID: Final = 12
+"""Letters of a container's ID that are shown, as crictl does."""
 _MESSAGE_BYTES: Final = 1024
 """Of 32 KiB that a condition may have: the status of a claim is read by many."""
 
@@ -250,10 +256,28 @@ def _memory(standing: ShareStanding, share: Share, levels: Levels) -> Stated:
             return Stated(
                 MEMORY_WITHIN_SHARE, ConditionStatus.FALSE, MEMORY_EXCEEDED, _cut(message)
             )
+        case EndedViolator(first, given):
+            return Stated(
+                MEMORY_WITHIN_SHARE,
+                ConditionStatus.FALSE,
+                PROCESS_ENDED,
+                _cut(_end_in_words(first, given, gpu)),
+            )
         case NotWatched(reason):
             message = f"the processes of {gpu} cannot be told: {reason}"
             return Stated(MEMORY_WITHIN_SHARE, ConditionStatus.UNKNOWN, "NotWatched", _cut(message))
     assert_never(standing)
+
+
+def _end_in_words(ended: EndedProcess, given_mib: int, gpu: str) -> str:
+    container = "" if ended.container_id is None else f", container {ended.container_id[:_ID]},"
+    remedy = remedy_of_end(ended.why)
+    return printable(
+        f"a process of pod {ended.pod.namespace}/{ended.pod.name}{container} with "
+        f"{ended.memory_mib} MiB of {gpu} was ended at {_time(ended.time)}: "
+        f"{why_ended(ended.why, given_mib)}" + (f"; {remedy}" if remedy else ""),
+        _MESSAGE_BYTES,
+    )
 
 
 def _time(seconds: float) -> str:

@@ -14,6 +14,7 @@ from carina_dra.resource import ConditionStatus
 from kubelet_plugin.claim_status.device_status import (
     HEALTHY,
     MEMORY_WITHIN_SHARE,
+    PROCESS_ENDED,
     DeviceStatus,
     Stated,
 )
@@ -45,7 +46,15 @@ class MemoryExceeded:
     devices: tuple[str, ...]
 
 
-HealthNotice: TypeAlias = ProblemBegan | ProblemEnded | MemoryExceeded
+@dataclass(frozen=True, slots=True, order=True)
+class ProcessWasEnded:
+    """A process of the claim's pods was ended, because of what it did on a shared GPU."""
+
+    message: str
+    devices: tuple[str, ...]
+
+
+HealthNotice: TypeAlias = ProblemBegan | ProblemEnded | MemoryExceeded | ProcessWasEnded
 
 
 def notices(
@@ -54,10 +63,10 @@ def notices(
     """Returns a notice for each problem that began, and one for all devices that are well again.
 
     A device of which nothing was said before was well. One that only got slower is well. That a
-    share is exceeded no longer is no notice.
+    share is exceeded no longer is no notice. Where processes of a share are ended, that it is
+    exceeded is none, too.
     """
     known = {status.key: status.condition(HEALTHY) for status in before}
-    exceeded = _exceeded(before, after)
     began: list[tuple[str, str, str]] = []
     ended: list[str] = []
     for status in after:
@@ -75,26 +84,32 @@ def notices(
             for (reason, message), found in by_problem
         ),
         *((ProblemEnded(_names(ended)),) if ended else ()),
-        *exceeded,
+        *_of_memory(before, after),
     )
 
 
-def _exceeded(
+def _of_memory(
     before: Iterable[DeviceStatus], after: Iterable[DeviceStatus]
-) -> Iterator[MemoryExceeded]:
-    """Yields a notice for each message of devices whose share is exceeded since now."""
+) -> Iterator[MemoryExceeded | ProcessWasEnded]:
+    """Yields a notice for each message of devices whose share is exceeded, or ended for, now."""
     known = {
-        status.key
+        status.key: told.reason
         for status in before
         if (told := status.condition(MEMORY_WITHIN_SHARE)) and told.status is ConditionStatus.FALSE
     }
-    found: dict[str, list[str]] = {}
+    exceeded: dict[str, list[str]] = {}
+    ended: dict[str, list[str]] = {}
     for status in after:
         stated = status.condition(MEMORY_WITHIN_SHARE)
-        if stated and stated.status is ConditionStatus.FALSE and status.key not in known:
-            found.setdefault(stated.message, []).append(status.device)
-    for message, devices in found.items():
-        yield MemoryExceeded(message, _names(devices))
+        if stated is None or stated.status is not ConditionStatus.FALSE:
+            continue
+        told_before = known.get(status.key)
+        if stated.reason == PROCESS_ENDED and told_before != PROCESS_ENDED:
+            ended.setdefault(stated.message, []).append(status.device)
+        elif told_before is None:
+            exceeded.setdefault(stated.message, []).append(status.device)
+    yield from (MemoryExceeded(message, _names(found)) for message, found in exceeded.items())
+    yield from (ProcessWasEnded(message, _names(found)) for message, found in ended.items())
 
 
 def _is_same(old: Stated | None, new: Stated) -> bool:

@@ -62,6 +62,8 @@ class DeviceUsage:
     exceeded: bool = False
     """Whether more memory is used than given, with a margin."""
     exceeded_times: int = 0
+    ended: int = 0
+    """How many processes carina-sharing has ended."""
     idle_since: float | None = None
     """In seconds since 1970."""
 
@@ -248,13 +250,8 @@ def _shares(
             sm_given=_sum("carina_share_cores_given_ratio", held),
             memory_enforcement=next((claim.enforcement for claim in held), ""),
             exceeded=any(claim.values.get("carina_share_memory_exceeded") for claim in held),
-            exceeded_times=max(
-                (
-                    int(claim.values.get("carina_share_memory_exceeded_times_total", 0))
-                    for claim in held
-                ),
-                default=0,
-            ),
+            exceeded_times=_most("carina_share_memory_exceeded_times_total", held),
+            ended=_most("carina_share_processes_ended_total", held),
             idle_since=next(
                 (claim.values[_IDLE] for claim in held if _IDLE in claim.values),
                 None,
@@ -267,6 +264,7 @@ _OF_PODS: Final = {
     "carina_share_memory_used_bytes",
     "carina_share_sm_utilization_ratio",
     "carina_share_processes",
+    "carina_share_unmeasured_processes",
 }
 
 
@@ -307,6 +305,11 @@ def _sum(metric: str, holders: Iterable[_Holder]) -> float:
     return max(-sys.float_info.max, min(found, sys.float_info.max))
 
 
+def _most(metric: str, holders: Iterable[_Holder]) -> int:
+    """The count of those who have it together."""
+    return max((int(holder.values.get(metric, 0)) for holder in holders), default=0)
+
+
 def _minor(sample: _Sample) -> int:
     written = sample.labels.get("gpu", "")
     if not written.isascii() or not written.isdigit() or len(written) > 9:
@@ -315,7 +318,11 @@ def _minor(sample: _Sample) -> int:
 
 
 def _row(device: DeviceUsage, now: float) -> tuple[str, ...]:
-    over = " over" if device.exceeded else ""
+    notes = (
+        *(["over"] if device.exceeded else []),
+        *([f"{device.ended} ended"] if device.ended else []),
+    )
+    told = f" {', '.join(notes)}" if notes else ""
     return tuple(
         _cell(text)
         for text in (
@@ -324,7 +331,7 @@ def _row(device: DeviceUsage, now: float) -> tuple[str, ...]:
             device.device,
             _names(device.claims),
             _names(device.pods),
-            f"{_of(device.memory_used, device.memory_given, _MIB, 'MiB')}{over}",
+            f"{_of(device.memory_used, device.memory_given, _MIB, 'MiB')}{told}",
             _of(device.sm_used, device.sm_given, _PERCENT, "%"),
             memory_in_words(device.memory_enforcement) or "-",
             "-" if device.idle_since is None else _duration(now - device.idle_since),
@@ -374,5 +381,6 @@ def _entry(device: DeviceUsage) -> Mapping[str, Any]:
         "memoryEnforcement": device.memory_enforcement or None,
         "exceeded": device.exceeded,
         "exceededTimes": device.exceeded_times,
+        "processesEnded": device.ended,
         "idleSince": device.idle_since,
     }

@@ -89,27 +89,29 @@ def described(
     settings: PublishSettings,
     *,
     limited: bool = False,
+    mps: bool = False,
 ) -> DescribedDevice:
     """Returns what containers are told of a device.
 
     Its attributes are those of its ResourceSlice. A partition also has the `uuid` with which it was
     made, and a share its amounts, `memoryMiB` and `coresPercent`, and what keeps the claim within
-    them: whether the driver limits the claim's pod is `limited`.
+    them: whether the driver limits the claim's pod is `limited`, and whether it has an MPS daemon
+    is `mps`.
     """
-    own = dict(_own_attributes(allocated, device, uuid, limited=limited))
+    own = dict(_own_attributes(allocated, device, uuid, limited=limited, mps=mps))
     attributes = {**device.published(settings).attributes, **own}
     return DescribedDevice(allocated.pool, allocated.device, dict(sorted(attributes.items())))
 
 
 def _own_attributes(
-    allocated: AllocatedDevice, device: GpuDevice, uuid: str | None, *, limited: bool
+    allocated: AllocatedDevice, device: GpuDevice, uuid: str | None, *, limited: bool, mps: bool
 ) -> Iterator[tuple[str, DeviceAttribute]]:
     match device:
         case Partition() | FoundPartition():
             if uuid is not None:
                 yield "uuid", StringAttribute(uuid)
         case Share():
-            levels = device.levels_in_force(limited=limited, mps=allocated.uses_mps)
+            levels = device.levels_in_force(limited=limited, mps=mps)
             yield from enforcement_attributes(levels).items()
             amounts = share_amounts(allocated.consumed_capacity)
             if amounts is not None and not allocated.admin_access:

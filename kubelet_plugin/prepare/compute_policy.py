@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from carina_dra.config.time_slice import TimeSliceInterval, interval_number
-from carina_dra.nvidia.driver_search import DriverSearch
+from carina_dra.nvidia.driver_search import DriverSearch, programs
 from carina_dra.nvidia.rooted_path import RootedPath
-from kubelet_plugin.cdi.driver_root import programs
 from kubelet_plugin.claims.resource_failure import (
     NvidiaSmiFailed,
     NvidiaSmiHangs,

@@ -24,8 +24,10 @@ from kubelet_plugin.prepare.resource import (
     MadeInstance,
     MadeLimit,
     MadeMetadata,
+    MadeMps,
     MetadataFile,
     ResourceError,
+    daemon_identity,
     instance_identity,
     limit_identity,
     metadata_identity,
@@ -64,7 +66,7 @@ class MetadataFiles:
     def make(self, metadata: DeviceMetadata, made: Mapping[Identity, Made]) -> MadeMetadata:
         """Writes a file for each request, unless it is up to date, and removes other files.
 
-        `made` has the claim's MIG instances and the limits of its pods.
+        `made` has the claim's MIG instances, the limits of its pods and its MPS daemon.
 
         A file whose content changes gets the next generation.
 
@@ -87,6 +89,7 @@ class MetadataFiles:
                         _instance_uuid(allocated.device, made),
                         self._settings,
                         limited=_is_limited(claim.uid, allocated.device, made),
+                        mps=isinstance(made.get(daemon_identity(claim.uid)), MadeMps),
                     )
                     for allocated in devices
                 ),

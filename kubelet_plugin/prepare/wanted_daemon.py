@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from carina_dra.config.device import DeviceConfig, mps_config
-from carina_dra.config.mps import MpsLimits, MpsDeviceError, limits_of
+from carina_dra.config.mps import MpsDeviceError, MpsLimits, limits_of
 from carina_dra.sharing.message import MpsDevice, Reference, WantedDaemon
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.claims.failure import (

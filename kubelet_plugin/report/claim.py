@@ -8,12 +8,13 @@ from carina_dra.kube.errors import ApiError
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.resource import ConsumerReference
-from kubelet_plugin.claim_status.device_status import MEMORY_EXCEEDED
+from kubelet_plugin.claim_status.device_status import MEMORY_EXCEEDED, PROCESS_ENDED
 from kubelet_plugin.claim_status.health_notice import (
     HealthNotice,
     MemoryExceeded,
     ProblemBegan,
     ProblemEnded,
+    ProcessWasEnded,
 )
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.drift import Drift
@@ -235,6 +236,8 @@ def _health_event(notice: HealthNotice) -> tuple[EventType, str, str]:
             return EventType.NORMAL, "GPURecovered", f"{_devices(devices)}: healthy again"
         case MemoryExceeded(message, devices):
             return EventType.WARNING, MEMORY_EXCEEDED, f"{_devices(devices)}: {message}"
+        case ProcessWasEnded(message, devices):
+            return EventType.WARNING, PROCESS_ENDED, f"{_devices(devices)}: {message}"
     assert_never(notice)
 
 

@@ -167,15 +167,21 @@ def _used(now: SharesNow) -> Iterator[Metric]:
     processes = GaugeMetricFamily(
         "carina_share_processes", "Processes of a pod on a shared GPU.", labels=_SHARE
     )
+    unmeasured = GaugeMetricFamily(
+        "carina_share_unmeasured_processes",
+        "Those of them of whose memory the driver says nothing, which counts as none.",
+        labels=_SHARE,
+    )
     for gpu, use, claims in now.uses():
         for pods in _by_name(use.pods):
             labels = now.labels(gpu, (pods[0].pod,), claims)
             memory.add_metric(labels, sum(pod.memory_mib for pod in pods) * _MIB)
             processes.add_metric(labels, sum(pod.processes for pod in pods))
+            unmeasured.add_metric(labels, sum(pod.unmeasured for pod in pods))
             known = [pod.sm_percent for pod in pods if pod.sm_percent is not None]
             if len(known) == len(pods):
                 busy.add_metric(labels, sum(known) / 100)
-    yield from (memory, busy, processes)
+    yield from (memory, busy, processes, unmeasured)
 
 
 def _by_name(pods: Iterable[PodUse]) -> Collection[Sequence[PodUse]]:
@@ -197,6 +203,11 @@ def _of_claims(now: SharesNow) -> Iterator[Metric]:
         "How many times the pods of a claim have begun to use more memory of a GPU than given.",
         labels=_SHARE,
     )
+    ended = CounterMetricFamily(
+        "carina_share_processes_ended",
+        "How many processes of a claim's pods carina-sharing has ended.",
+        labels=_SHARE,
+    )
     idle = GaugeMetricFamily(
         "carina_share_idle_since_timestamp_seconds",
         "Since when no process of a claim's pods has computed on a shared GPU; absent if one does.",
@@ -211,9 +222,10 @@ def _of_claims(now: SharesNow) -> Iterator[Metric]:
             labels = now.labels(gpu, share.pods, (claim,))
             exceeded.add_metric(labels, int(use.exceeded_since is not None))
             times.add_metric(labels, use.exceeded)
+            ended.add_metric(labels, use.ended)
             if use.idle_since is not None:
                 idle.add_metric(labels, use.idle_since)
-    yield from (exceeded, times, idle)
+    yield from (exceeded, times, ended, idle)
 
 
 def _of_gpus(now: SharesNow) -> Iterator[Metric]:

@@ -1,15 +1,16 @@
 """Whether claims keep within the memory of their shares, as far as it is watched. Pure values.
 
 It follows from one report of carina-sharing after the other. Who exceeds a share again and again
-has exceeded it all along, until it has kept within it for `CALM` seconds: so a claim's status and
-its Events change a few times an hour at most, whatever its processes do.
+has exceeded it all along, until it has kept within it for `CALM` seconds, and so it is with one
+whose processes are ended: so a claim's status and its Events change a few times an hour at most,
+whatever its processes do.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from carina_dra.sharing.message import ShareUse, SharingReport, WantedShare
+from carina_dra.sharing.message import EndedProcess, ShareUse, SharingReport, WantedShare
 
 CALM: Final = 300.0
 """Seconds within its share after which a claim counts as within it again."""
@@ -36,13 +37,25 @@ class ShareExceeded:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedViolator:
+    """carina-sharing has ended a process of theirs in the last `CALM` seconds."""
+
+    first: EndedProcess
+    """Of those seconds."""
+    given_mib: int
+    """To the claims of the pods together."""
+    seen: float = field(compare=False)
+    """When it ended the last, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
 class NotWatched:
     """The processes of the GPU cannot be told."""
 
     reason: str
 
 
-ShareStanding: TypeAlias = WithinShare | ShareExceeded | NotWatched
+ShareStanding: TypeAlias = WithinShare | ShareExceeded | EndedViolator | NotWatched
 Standings: TypeAlias = Mapping[tuple[str, str], ShareStanding]
 """By the UIDs of claims and the UUIDs of GPUs; without shares of which nothing is reported."""
 
@@ -61,12 +74,19 @@ def standings(before: Standings, shares: Iterable[WantedShare], report: SharingR
     return found
 
 
-def printable(text: str) -> str:
+def printable(text: str, most: int = _REASON_LENGTH) -> str:
     """Returns the text in one line of a length that fits into messages and labels."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:_REASON_LENGTH])
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:most])
 
 
 def _standing(before: ShareStanding | None, use: ShareUse, at: float) -> ShareStanding:
+    last = use.last_ended
+    if last is not None and 0 <= at - last.time < CALM:
+        if isinstance(before, EndedViolator):
+            return replace(before, seen=last.time)
+        return EndedViolator(last, use.given_mib, last.time)
+    if isinstance(before, EndedViolator) and 0 <= at - before.seen < CALM:
+        return before  # carina-sharing has started again
     known = before if isinstance(before, ShareExceeded) else None
     if use.exceeded_since is not None:
         if known is None:

@@ -20,6 +20,7 @@ from kubelet_plugin.prepare.mps_daemons import MpsDaemons
 from kubelet_plugin.prepare.resource import ResourceError
 from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.report.metrics import PluginMetrics
+from kubelet_plugin.report.mps_metrics import MpsMetrics
 from kubelet_plugin.report.share_metrics import ShareMetrics
 from kubelet_plugin.settings import PluginSettings
 from kubelet_plugin.sharing.claim_pods import ClaimPods
@@ -35,10 +36,10 @@ _TIMEOUT = 5.0
 class SharingTies:
     """What ties the client of carina-sharing to the devices and to what claims need."""
 
-    pods: ClaimPods
     guards: ShareGuards
     records: DaemonRecords
     supervision: Supervision
+    pods: ClaimPods
 
     @classmethod
     def of(
@@ -48,10 +49,11 @@ class SharingTies:
         boot: str,
         *,
         offers_changed: Callable[[], None],
-        limits_changed: Callable[[], None],
+        pods_joined: Callable[[], None],
     ) -> Self:
-        """`offers_changed` is called when other devices may have to be published, and
-        `limits_changed` when the limits of pods have to be set again.
+        """`offers_changed` is called when other devices may have to be published.
+
+        `pods_joined` is called when the limits of pods have to be set again.
         """
 
         def read(claim: ClaimReference) -> Body:
@@ -60,10 +62,10 @@ class SharingTies:
             )
 
         return cls(
-            ClaimPods(read, joined=limits_changed, clock=time.monotonic),
             ShareGuards(changed=offers_changed, clock=time.monotonic),
             DaemonRecords(chosen.mps_records, boot),
             Supervision(),
+            ClaimPods(read, joined=pods_joined, clock=time.monotonic),
         )
 
     def daemons(self, folders: Path) -> MpsDaemons:
@@ -117,5 +119,6 @@ def sharing_client(
         now=time.time,
     )
     metrics.add(ShareMetrics(lambda: live_claims.now, lambda: sharing.report, lambda: sharing.pods))
+    metrics.add(MpsMetrics(lambda: sharing.report))
     cleanup.callback(sharing.stop)
     return sharing

@@ -13,6 +13,9 @@ from simulation.kubernetes.state import StateDirectory
 
 T = TypeVar("T")
 _TAIL_LINES = 25
+_LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.03, 0.5
+_PAUSE_BY_PROBE = 2.0
+"""A probe may run kubectl: it leaves most of the processor's time to what is waited for."""
 
 
 class ComponentDiedError(RuntimeError):
@@ -98,12 +101,15 @@ def wait_for(
     while True:
         for process in alive:
             process.check()
+        began = time.monotonic()
         try:
             last = result = probe()
             if result:
                 return result
         except retry_on as error:
             last = error
-        if time.monotonic() > deadline:
+        ended = time.monotonic()
+        if ended > deadline:
             raise NotReachedError(f"waited {timeout:.0f} s for {what}; last result: {last!r}")
-        time.sleep(0.03)
+        pause = _PAUSE_BY_PROBE * (ended - began)
+        time.sleep(min(max(pause, _LEAST_PAUSE_S), _LONGEST_PAUSE_S))

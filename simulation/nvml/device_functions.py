@@ -8,6 +8,7 @@ import pynvml
 
 from simulation.nvml.c_arguments import fill, number, put, put_handle, put_text, target, text
 from simulation.nvml.library import Session, answer, function
+from simulation.nvml.live import running
 from simulation.nvml.mig import device_uuid, profile_by_index
 from simulation.nvml.state import WHOLE_GPU
 
@@ -233,7 +234,8 @@ def nvmlDeviceGetMemoryInfo(nvml: Session, device: Any, memory: Any) -> None:
 @function
 def nvmlDeviceGetMemoryInfo_v2(nvml: Session, device: Any, memory: Any) -> None:
     total, reserved = _memory(nvml, device)
-    fill(memory, total=total, reserved=reserved, used=0, free=total - reserved)
+    used = sum(process.memory or 0 for process in running(nvml.device(device).state))
+    fill(memory, total=total, reserved=reserved, used=used, free=total - reserved - used)
 
 
 def _memory(nvml: Session, device: Any) -> tuple[int, int]:
@@ -255,7 +257,7 @@ def nvmlDeviceGetUtilizationRates(nvml: Session, device: Any, rates: Any) -> Non
     state = nvml.gpu(handle.minor).state
     if handle.type != "device" or state.mig_enabled:
         answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
-    fill(rates, gpu=100 if state.processes else 0, memory=0)
+    fill(rates, gpu=100 if running(state) else 0, memory=0)
 
 
 @function
@@ -308,12 +310,12 @@ def _give_processes(
     processes: Any,
     kind: Literal["compute", "graphics", "mps"],
 ) -> None:
-    running = [known for known in nvml.device(device).state.processes if kind in known.kinds]
+    listed = [known for known in running(nvml.device(device).state) if kind in known.kinds]
     room = target(count).value
-    put(count, len(running))
-    if len(running) > room:
+    put(count, len(listed))
+    if len(listed) > room:
         answer(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
-    for index, process in enumerate(running):
+    for index, process in enumerate(listed):
         processes[index].pid = process.pid
         processes[index].usedGpuMemory = (
             _NOT_AVAILABLE if process.memory is None else process.memory
@@ -330,7 +332,7 @@ def nvmlDeviceGetProcessUtilization(
     if state.mig_enabled:
         answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
     now = int(time.time() * 1_000_000)
-    computing = [process for process in state.processes if process.sm_percent]
+    computing = [process for process in running(state) if process.sm_percent]
     if not computing or now <= number(since):
         answer(pynvml.NVML_ERROR_NOT_FOUND)
     room = target(count).value

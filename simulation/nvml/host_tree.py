@@ -8,10 +8,12 @@ writing twice gives the same tree.
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
+from simulation.nvml import mps_control
 from simulation.nvml.hardware import Hardware, Slot
 from simulation.nvml.state import NodeState
 
@@ -43,8 +45,8 @@ _SONAMES = {
     "libnvidia-opticalflow": "1",
     "libnvidia-ptxjitcompiler": "1",
 }
+_MPS_CONTROL = "nvidia-cuda-mps-control"
 _BINARIES = (
-    "nvidia-cuda-mps-control",
     "nvidia-cuda-mps-server",
     "nvidia-debugdump",
     "nvidia-persistenced",
@@ -291,6 +293,7 @@ def _write_driver_files(top: Path, hardware: Hardware, state: NodeState) -> None
     for name in _BINARIES:
         _write_script(binaries / name, f'echo "simulated {name}"')
     _write_script(binaries / "nvidia-smi", _nvidia_smi(hardware, state))
+    _write_program(binaries / _MPS_CONTROL, f"#!{sys.executable} -IS\n{_mps_control()}")
     (firmware / version).mkdir(parents=True)
     for chip in ("ga10x", "tu10x"):
         (firmware / version / f"gsp_{chip}.bin").write_bytes(b"")
@@ -316,8 +319,16 @@ def _nvidia_smi(hardware: Hardware, state: NodeState) -> str:
     )
 
 
+def _mps_control() -> str:
+    return Path(mps_control.__file__).read_text()
+
+
 def _write_script(path: Path, body: str) -> None:
-    path.write_text(f"#!/bin/sh\n{body}\n")
+    _write_program(path, f"#!/bin/sh\n{body}\n")
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
     path.chmod(0o755)
 
 

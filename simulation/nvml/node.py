@@ -1,5 +1,6 @@
 """A simulated node, as tests and the demo create and change it."""
 
+import json
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-from simulation.nvml import host_tree
+from simulation.nvml import host_tree, mps_control
 from simulation.nvml.hardware import HARDWARE, Hardware, load_profile
 from simulation.nvml.host_tree import DeviceNodes
 from simulation.nvml.library import in_use_file
@@ -272,6 +273,11 @@ class SimulatedNode:
         limits = self.state.gpus[minor].memory_limits
         return {limit.cgroup: limit.hard for limit in limits if _inode(limit.cgroup) == limit.inode}
 
+    def mps_commands(self) -> list[dict[str, Any]]:
+        """What MPS daemons were told, in this order."""
+        file = self.root / mps_control.COMMANDS
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
     def limit_memory(self, *, by_cgroup: bool) -> None:
         """Has the driver, if it is of r615 or later, limit the memory of cgroups or not."""
         self._file.update(lambda node: replace(node, memory_limits_by_cgroup=by_cgroup))
@@ -289,6 +295,17 @@ class SimulatedNode:
             file.unlink(missing_ok=True)
         else:
             file.write_text(f"{words}\n")
+
+    def fail_mps(self, claim: str = "*", **faults: Any) -> None:
+        """Makes the MPS daemon of a claim by its UID, or all others, fail, or succeed again.
+
+        The faults are those of `simulation.nvml.mps_control`.
+        """
+        file = self.root / mps_control.FAULTS
+        known = json.loads(file.read_bytes()) if file.exists() else {}
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps({**known, claim: faults}))
+        new.replace(file)
 
     def fail(
         self, symbol: str, code: int, *, times: int | None = None, minor: int | None = None

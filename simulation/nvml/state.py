@@ -101,6 +101,9 @@ class GpuProcess:
     """Of the GPU's multiprocessors."""
     kinds: frozenset[Literal["compute", "graphics", "mps"]] = frozenset({"compute"})
     """The lists that it is in."""
+    started: int | None = None
+    """When the real process began that it stands for, and with which it ends; in clock ticks since
+    the boot. None if it stands for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,14 @@ import pytest
 _ROOT: Final = Path(__file__).parents[2]
 
 
+def tree_of(commit: str, folder: Path) -> Path:
+    """Puts the packages of a commit into a folder, beside the simulation of this one."""
+    extract(commit, folder)
+    (folder / "simulation").rename(folder / "simulation-of-old")
+    (folder / "simulation").symlink_to(_ROOT / "simulation")
+    return folder
+
+
 def extract(commit: str, folder: Path) -> None:
     """Puts the files of a commit into a folder; skips the test if the clone does not have it."""
     archive = subprocess.run(

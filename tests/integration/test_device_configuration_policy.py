@@ -286,3 +286,71 @@ def test_a_class_from_before_the_policy_can_be_labelled(client: Client, cluster:
     cluster.kubectl("label", "deviceclass", "old", "example.com/team=a")
 
     cluster.kubectl("delete", "deviceclass", "old")
+
+
+_BY_MPS = {**_SHARE, "enforcement": {"memory": ["mps", "watchdog"]}}
+_CORES_BY_MPS = {**_SHARE, "enforcement": {"cores": "mps"}}
+
+
+def _devices(
+    ask: dict[str, Any],
+    parameters: dict[str, Any],
+    *,
+    requests: list[str] | None = None,
+    constraints: list[dict[str, Any]] | None = None,
+    alternative: bool = False,
+) -> dict[str, Any]:
+    asked = {"deviceClassName": DRIVER, **ask}
+    request: dict[str, Any] = {"name": "share", "exactly": asked}
+    if alternative:
+        request = {"name": "share", "firstAvailable": [{"name": "many", **asked}]}
+    other = {"name": "other", "exactly": {"deviceClassName": DRIVER}}
+    config = {**_config(parameters), **({"requests": requests} if requests else {})}
+    return {
+        "requests": [request, other],
+        "config": [config],
+        **({"constraints": constraints} if constraints else {}),
+    }
+
+
+_TWO = {"allocationMode": "ExactCount", "count": 2}
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        _devices(_TWO, _BY_MPS),
+        _devices({"allocationMode": "All"}, _BY_MPS),
+        _devices(_TWO, _CORES_BY_MPS, requests=["share"]),
+        _devices(_TWO, _BY_MPS, alternative=True),
+        _devices(_TWO, _BY_MPS, requests=["share/many"], alternative=True),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
+def test_several_shares_by_mps_are_refused(
+    client: Client, devices: dict[str, Any], kind: str
+) -> None:
+    spec: dict[str, Any] = {"devices": devices}
+    answer = _create(client, kind, spec if kind == "ResourceClaim" else {"spec": spec})
+    assert answer is not None
+    assert "request share asks for several devices, and a ShareConfig demands mps" in answer
+    assert "matchAttribute: gpu.carina.dev/uuid" in answer
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        _devices({}, _BY_MPS),
+        _devices({"allocationMode": "ExactCount", "count": 1}, _BY_MPS, alternative=True),
+        _devices(_TWO, _SHARE),
+        _devices(_TWO, {**_SHARE, "enforcement": {"memory": "kernel"}}),
+        _devices(_TWO, _BY_MPS, requests=["other"]),
+        _devices(
+            _TWO,
+            _BY_MPS,
+            constraints=[{"requests": ["share"], "matchAttribute": f"{DRIVER}/uuid"}],
+        ),
+    ],
+)
+def test_other_shares_by_mps_are_accepted(client: Client, devices: dict[str, Any]) -> None:
+    assert _create(client, "ResourceClaim", {"devices": devices}) is None

@@ -11,7 +11,7 @@ import pytest
 from carina_dra.kube.body import Body
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 from tests.eventually import eventually
-from tests.integration.old_tree import extract
+from tests.integration.old_tree import tree_of
 from tests.integration.plugin_host import DRIVER, Host, running_host
 
 _OLD: Final = "02e2434"
@@ -36,20 +36,13 @@ _DEVICES: Final[dict[str, Body]] = {
 @pytest.fixture(scope="module")
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The packages of the old commit, beside the simulation of this one."""
-    return _tree(_OLD, tmp_path_factory.mktemp("old"))
+    return tree_of(_OLD, tmp_path_factory.mktemp("old"))
 
 
 @pytest.fixture(scope="module")
 def tree_before_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The packages before memory limits, beside the simulation of this commit."""
-    return _tree(_BEFORE_LIMITS, tmp_path_factory.mktemp("before-limits"))
-
-
-def _tree(commit: str, folder: Path) -> Path:
-    extract(commit, folder)
-    (folder / "simulation").rename(folder / "simulation-of-old")
-    (folder / "simulation").symlink_to(Path(__file__).parents[2] / "simulation")
-    return folder
+    return tree_of(_BEFORE_LIMITS, tmp_path_factory.mktemp("before-limits"))
 
 
 def _call(host: Host, method: str, claims: list[Body]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def use(
     idle_since: float | None = None,
     exceeded_since: float | None = None,
     exceeded: int = 0,
+    ended: int = 0,
 ) -> ShareUse:
     """What pods use together; each has a name, MiB of memory and percent of SMs."""
     return ShareUse(
@@ -60,6 +61,7 @@ def use(
         idle_since=idle_since,
         exceeded_since=exceeded_since,
         exceeded=exceeded,
+        ended=ended,
     )
 
 

@@ -93,6 +93,16 @@ def test_its_value_says_otherwise(render: Render) -> None:
     assert list(objects(render, "DaemonSet", {"sharing": {"enabled": True}})) == ["carina-sharing"]
 
 
+@pytest.mark.parametrize(("values", "told"), [({}, None), ({"watchdog": "kill"}, "kill")])
+def test_it_is_told_what_to_do_with_violators(
+    render: Render, values: dict[str, Any], told: str | None
+) -> None:
+    (body,) = objects(render, "DaemonSet", {**of("share"), "sharing": values}).values()
+    (main,) = body["spec"]["template"]["spec"]["containers"]
+    found = {variable["name"]: variable["value"] for variable in main["env"]}
+    assert found.get("CARINA_WATCHDOG") == told
+
+
 def test_it_sees_the_hosts_processes_and_has_no_way_to_the_api(render: Render) -> None:
     (body,) = objects(render, "DaemonSet", of("share")).values()
     spec = body["spec"]["template"]["spec"]

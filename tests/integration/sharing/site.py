@@ -1,28 +1,38 @@
 """A node with carina-sharing, whose GPUs are simulated, and the plugin's side of its socket."""
 
+import itertools
+import os
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from carina_dra.sharing.files import SOCKET, WANTED
+from carina_dra.sharing.files import MPS, SOCKET, WANTED
 from carina_dra.sharing.message import (
+    MpsDaemon,
+    MpsDevice,
     Reference,
     ShareUse,
     SharingReport,
+    WantedDaemon,
     WantedShare,
     WantedShares,
 )
+from sharing.mps import folder
+from sharing.mps.cgroups import DaemonCgroup, Hierarchies
+from sharing.mps.folder import DaemonFolder
 from simulation.nvml import SimulatedNode
 from tests.eventually import eventually
 
 MIB = 2**20
-DRIVER = "gpu.carina.dev"
+_TOP = "/tmp"
+"""Paths of sockets have limits, and MPS daemons have another /dev/shm than other processes."""
+_numbers = itertools.count()
 
 
 def uid(name: str) -> str:
@@ -39,12 +49,14 @@ class Site:
     folder: Path
     gpus: SimulatedNode
     kubepods: str
+    driver: str
+    """Its name is in that of the cgroup of MPS daemons, which all sites of the machine share."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     generation: int = 0
 
     @property
     def plugin_folder(self) -> Path:
-        return self.folder / "k/plugins" / DRIVER
+        return self.folder / "k/plugins" / self.driver
 
     @property
     def wanted_file(self) -> Path:
@@ -66,6 +78,7 @@ class Site:
         command = self.gpus.sharing_command(
             {
                 "kubelet-root": self.folder / "k",
+                "driver-name": self.driver,
                 "http-address": "off",
                 "kubepods": self.kubepods,
             }
@@ -104,6 +117,35 @@ class Site:
             pods=tuple(reference(pod) for pod in pods),
         )
 
+    def daemon(
+        self, claim: str, *minors: int, memory_mib: int | None = 1000, cores: int | None = 10
+    ) -> WantedDaemon:
+        """The MPS daemon that a claim of these GPUs wants."""
+        devices = (MpsDevice(uuid=self.uuid(m), memory_mib=memory_mib) for m in minors or (0,))
+        return WantedDaemon(claim=reference(claim), devices=tuple(devices), thread_percentage=cores)
+
+    def cgroup(self, claim: str) -> DaemonCgroup:
+        """That of the MPS daemon of a claim."""
+        hierarchies = Hierarchies.find(Path("/sys/fs/cgroup"))
+        return DaemonCgroup(hierarchies, self.driver, uid(claim))
+
+    def mps_folder(self, claim: str) -> Path:
+        return self.plugin_folder / MPS / uid(claim)
+
+    def commands(self, claim: str) -> list[str]:
+        """What the MPS daemons of a claim were told, in this order."""
+        return [line["command"] for line in self.gpus.mps_commands() if line["of"] == uid(claim)]
+
+    def remove_daemons(self) -> None:
+        """Ends all MPS daemons, and removes what they leave."""
+        top = self.plugin_folder / MPS
+        for name in folder.names(top):
+            cgroup = DaemonCgroup(Hierarchies.find(Path("/sys/fs/cgroup")), self.driver, name)
+            cgroup.kill()
+            assert cgroup.emptied(30)
+            cgroup.remove()
+            DaemonFolder(top, name).remove()
+
     def sleeper(self) -> int:
         """Starts a process that does nothing, which ends with the test; its PID."""
         process = subprocess.Popen(
@@ -119,9 +161,11 @@ class Plugin:
     connection: socket.socket
     lines: BinaryIO
 
-    def want(self, *shares: WantedShare) -> None:
+    def want(self, *shares: WantedShare, daemons: Collection[WantedDaemon] = ()) -> None:
         self.site.generation += 1
-        message = WantedShares(generation=self.site.generation, shares=shares)
+        message = WantedShares(
+            generation=self.site.generation, shares=shares, daemons=tuple(daemons)
+        )
         self.connection.sendall(message.line())
 
     def report(self, holds: Callable[[SharingReport], object]) -> SharingReport:
@@ -133,6 +177,26 @@ class Plugin:
                 return seen[-1]
             assert len(seen) < 60, f"it does not come to hold: {seen[-1]}"
         raise AssertionError(f"the connection was closed after {seen[-1:]}: {self.site.log}")
+
+    def daemon(self, claim: str, holds: Callable[[MpsDaemon], object]) -> MpsDaemon:
+        """The MPS daemon of a claim once something holds for it."""
+        found: list[MpsDaemon] = []
+
+        def look(report: SharingReport) -> bool:
+            found[:] = [
+                daemon
+                for daemon in report.daemons
+                if daemon.wanted.claim.uid == uid(claim) and holds(daemon)
+            ]
+            return bool(found)
+
+        self.report(look)
+        return found[0]
+
+    def ready(self, wanted: WantedDaemon) -> MpsDaemon:
+        """A daemon once it is ready as it is wanted."""
+        claim = wanted.claim.name
+        return self.daemon(claim, lambda seen: seen.state == "ready" and seen.wanted == wanted)
 
     def use(self, claim: str, holds: Callable[[ShareUse], object]) -> ShareUse:
         """The use of a claim once something holds for it."""
@@ -149,13 +213,14 @@ class Plugin:
 @contextmanager
 def site(kubepods: str) -> Iterator[Site]:
     """Makes one, and ends all that runs on it."""
-    with tempfile.TemporaryDirectory(prefix="c") as name:  # paths of sockets have limits
-        folder = Path(name)
-        gpus = SimulatedNode.create(folder / "node", "dgx-h100", name="node-1")
-        made = Site(folder, gpus, kubepods)
+    with tempfile.TemporaryDirectory(prefix="c", dir=_TOP) as name:
+        place = Path(name)
+        gpus = SimulatedNode.create(place / "node", "dgx-h100", name="node-1")
+        made = Site(place, gpus, kubepods, f"t{os.getpid()}-{next(_numbers)}.dev")
         try:
             yield made
         finally:
             for process in made.processes:
                 process.kill()
                 process.wait()
+            made.remove_daemons()

@@ -149,6 +149,21 @@ def test_its_probes_answer(node: Site) -> None:
         eventually(partial(_answers, f"http://127.0.0.1:{port}/{path}"))
 
 
+def test_its_metrics_say_that_it_samples(node: Site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/metrics"
+    node.start("--http-address", url.removeprefix("http://").removesuffix("/metrics"))
+    eventually(lambda: _answers(url))
+    with node.connected() as plugin:
+        plugin.want(node.share("a", "a"))
+        plugin.report(lambda report: report.uses)
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        said = answer.read().decode()
+    assert "carina_sharing_samples_total 0.0" not in said
+    assert 'carina_sharing_processes_ended_total{why="memory"} 0.0' in said
+    assert "carina_sharing_driver_hangs 0.0" in said
+
+
 def test_it_is_not_healthy_without_its_socket(node: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}/healthz"

@@ -1,6 +1,15 @@
 """Shares and processes to write tests with."""
 
-from carina_dra.sharing.message import Reference, WantedShare, WantedShares
+from typing import Literal
+
+from carina_dra.sharing.message import (
+    MpsDaemon,
+    MpsDevice,
+    Reference,
+    WantedDaemon,
+    WantedShare,
+    WantedShares,
+)
 from sharing.use import GpuProcess
 
 MIB = 2**20
@@ -20,10 +29,45 @@ def share(claim: str, *pods: str, gpu: str = "GPU-0", memory_mib: int = 1000) ->
     )
 
 
-def wanted(*shares: WantedShare, generation: int = 1) -> WantedShares:
-    return WantedShares(generation=generation, shares=shares)
+def wanted(
+    *shares: WantedShare, generation: int = 1, daemons: tuple[WantedDaemon, ...] = ()
+) -> WantedShares:
+    return WantedShares(generation=generation, shares=shares, daemons=daemons)
 
 
-def process(pod: str | None, memory_mib: int, sm_percent: int | None = 0) -> GpuProcess:
-    uid = None if pod is None else f"{pod}-uid"
-    return GpuProcess(1, uid, None, memory_mib * MIB, sm_percent)
+def process(
+    pod: str | None,
+    memory_mib: int | None,
+    sm_percent: int | None = 0,
+    *,
+    pid: int = 1,
+    started: int = 1,
+    runs: bool = True,
+    outside_mps: bool = False,
+) -> GpuProcess:
+    return GpuProcess(
+        pid=pid,
+        started=started,
+        runs=runs,
+        pod_uid=None if pod is None else f"{pod}-uid",
+        container_id=None,
+        memory=None if memory_mib is None else memory_mib * MIB,
+        sm_percent=sm_percent,
+        outside_mps=outside_mps,
+    )
+
+
+def daemon(
+    claim: str,
+    gpu: str = "GPU-0",
+    state: Literal["starting", "ready", "failed"] = "ready",
+) -> MpsDaemon:
+    return MpsDaemon(wanted=wanted_daemon(claim, gpu), state=state)
+
+
+def wanted_daemon(claim: str, gpu: str = "GPU-0") -> WantedDaemon:
+    return WantedDaemon(
+        claim=reference(claim),
+        devices=(MpsDevice(uuid=gpu, memory_mib=1000),),
+        thread_percentage=10,
+    )

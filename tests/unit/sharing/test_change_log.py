@@ -4,8 +4,17 @@ import logging
 
 import pytest
 
-from carina_dra.sharing.message import PodUse, Reference, ShareUse, SharingReport, Unwatched
+from carina_dra.sharing.message import (
+    EndedProcess,
+    PodUse,
+    Reference,
+    ShareUse,
+    SharingReport,
+    Unwatched,
+)
 from sharing.change_log import ChangeLog
+from sharing.violators import Violator
+from tests.unit.sharing.samples import process
 
 
 def report(*, exceeded: int, unwatched: bool = False, pods: int = 1) -> SharingReport:
@@ -54,3 +63,42 @@ def test_of_many_pods_those_with_the_most_memory_are_named(
     named = list(vars(record)["pods"])
     assert named[0] == "default/pod-255"
     assert len(named) == 8
+
+
+def test_who_loses_process_after_process_is_said_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, before = ChangeLog(), report(exceeded=1)
+    for second in range(180):
+        after = with_ended(report(exceeded=1), second + 1)
+        log.note(before, after, {}, float(second))
+        before = after
+    assert [record.message for record in caplog.records] == ["a process was ended"] * 3
+    last = vars(caplog.records[-1])
+    assert (last["pod"], last["times"], last["why"]) == ("default/pod-0", 121, "memory")
+
+
+def test_counts_of_a_use_whose_claims_have_changed_are_not_news(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = with_ended(report(exceeded=3), 2)
+    joined = before.uses[0].model_copy(update={"claims": ("claim", "more")})
+    ChangeLog().note(before, before.model_copy(update={"uses": (joined,)}), {}, 0.0)
+    assert caplog.records == []
+
+
+def test_who_cannot_be_ended_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    log = ChangeLog()
+    pod = Reference(namespace="default", name="pod", uid="uid")
+    spared = Violator(("GPU-0", ("claim",)), pod, process("pod", 5000), "memory")
+    for second in range(120):
+        log.spared(spared, "it is in another cgroup by now", float(second))
+        log.note(report(exceeded=0), report(exceeded=0), {}, float(second))
+    assert len(caplog.records) == 2
+
+
+def with_ended(seen: SharingReport, times: int) -> SharingReport:
+    pod = seen.uses[0].pods[0].pod
+    ended = EndedProcess(pod=pod, container_id=None, memory_mib=300, time=1.0, why="memory")
+    use = seen.uses[0].model_copy(update={"ended": times, "last_ended": ended})
+    return seen.model_copy(update={"uses": (use,)})

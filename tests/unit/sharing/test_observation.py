@@ -1,9 +1,15 @@
 """From samples to a report."""
 
-from carina_dra.sharing.message import SharingReport, Strangers, Unwatched, WantedShares
-from sharing.observation import NO_PAST, GpuSample, Past, Seen, Unseen, observe
+from carina_dra.sharing.message import (
+    EndedProcess,
+    SharingReport,
+    Strangers,
+    Unwatched,
+    WantedShares,
+)
+from sharing.observation import NO_PAST, GpuSample, Past, Seen, Unseen, observe, with_ended
 from sharing.use import GpuProcess
-from tests.unit.sharing.samples import process, share, wanted
+from tests.unit.sharing.samples import process, reference, share, wanted
 
 
 def report(asked: WantedShares, *samples: GpuSample) -> SharingReport:
@@ -86,13 +92,79 @@ def test_what_was_exceeded_is_known_after_a_time_without_samples() -> None:
     assert (use.exceeded_since, use.exceeded) == (0.0, 1)
 
 
-def test_a_use_whose_claims_have_changed_begins_anew() -> None:
-    much = {"GPU-0": seen(process("p", 5000))}
+def after_two(asked: WantedShares, *processes: GpuProcess) -> Past:
+    """What two samples leave."""
     past = NO_PAST
     for now in range(2):
-        past = observe(wanted(share("a", "p")), much, past, float(now)).past
-    changed = observe(wanted(share("a", "p"), share("b", "p")), much, past, 2.0)
-    assert changed.report.uses[0].exceeded == 0
+        past = observe(asked, {"GPU-0": seen(*processes)}, past, float(now)).past
+    return past
+
+
+def test_a_use_whose_claims_have_changed_keeps_its_counts() -> None:
+    past = after_two(wanted(share("a", "p")), process("p", 5000))
+    sample = {"GPU-0": seen(process("p", 5000))}
+    (use,) = observe(wanted(share("a", "p"), share("b", "p")), sample, past, 2.0).report.uses
+    assert (use.exceeded, use.exceeded_since) == (1, 0.0)
+
+
+def test_the_uses_that_another_has_become_keep_its_counts() -> None:
+    past = after_two(wanted(share("a", "p"), share("b", "p", "q")), process("p", 5000))
+    apart = wanted(share("a", "p"), share("b", "q"))
+    first, second = observe(apart, {"GPU-0": seen()}, past, 2.0).report.uses
+    assert (first.exceeded, second.exceeded) == (1, 1)
+
+
+def test_who_comes_to_a_use_that_has_exceeded_has_not() -> None:
+    past = after_two(wanted(share("a", "p"), share("b", "q")), process("p", 1500))
+    joined = wanted(share("a", "p"), share("b", "p", "q"))
+    (use,) = observe(joined, {"GPU-0": seen(process("p", 1500))}, past, 2.0).report.uses
+    assert (use.exceeded, use.exceeded_since) == (1, None)
+
+
+def test_a_use_is_idle_since_all_were_that_it_was() -> None:
+    asked = wanted(share("a", "p"), share("b", "q"))
+    past = NO_PAST
+    for now, sm in enumerate((5, 0, 0)):
+        sample = {"GPU-0": seen(process("p", 1, 0), process("q", 1, sm))}
+        past = observe(asked, sample, past, float(now)).past
+    joined = wanted(share("a", "p"), share("b", "p", "q"))
+    (use,) = observe(joined, {"GPU-0": seen()}, past, 3.0).report.uses
+    assert use.idle_since == 1.0
+
+
+def test_a_process_without_a_figure_counts_as_none_and_is_said() -> None:
+    told = report(
+        wanted(share("a", "p")),
+        seen(process("p", 300), process("p", None), process(None, None)),
+    )
+    assert told.uses[0].used_mib == 300
+    assert (told.uses[0].pods[0].processes, told.uses[0].pods[0].unmeasured) == (2, 1)
+    assert told.strangers == (Strangers(gpu="GPU-0", processes=1, memory_mib=0, unmeasured=1),)
+
+
+def test_what_was_ended_is_in_the_report_and_in_those_after_it() -> None:
+    asked = wanted(share("a", "p"))
+    past = after_two(asked, process("p", 5000, pid=7))
+    sample = {"GPU-0": seen(process("p", 5000, pid=7))}
+    found = observe(asked, sample, past, 2.0)
+    (use,) = with_ended(found, found.violators, ()).report.uses
+    assert use.ended == 1
+    assert use.last_ended == EndedProcess(
+        pod=reference("p"), container_id=None, memory_mib=5000, time=2.0, why="memory"
+    )
+    later = observe(asked, {"GPU-0": seen()}, with_ended(found, found.violators, ()).past, 3.0)
+    assert (later.report.uses[0].ended, later.report.uses[0].last_ended) == (1, use.last_ended)
+
+
+def test_who_was_spared_is_looked_at_anew() -> None:
+    asked = wanted(share("a", "p"))
+    sample = {"GPU-0": seen(process("p", 5000))}
+    found = observe(asked, sample, after_two(asked, process("p", 5000)), 2.0)
+    spared = with_ended(found, (), found.violators)
+    assert spared.report.uses[0].ended == 0
+    again = observe(asked, sample, spared.past, 3.0)
+    assert again.violators == ()
+    assert observe(asked, sample, again.past, 4.0).violators == found.violators
 
 
 def test_what_is_no_longer_wanted_leaves_nothing() -> None:

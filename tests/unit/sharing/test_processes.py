@@ -1,26 +1,39 @@
 """Processes of GPUs, by simulated NVML and the procfs of this machine."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 import pynvml
 import pytest
 
-from carina_dra.nvidia.nvml_library import NvmlLibrary
+from carina_dra.nvidia.nvml_library import NvmlLibrary, NvmlSession
 from sharing.cgroup import DEFAULT_FOLDERS, PodCgroup
 from sharing.observation import GpuSample, Seen, Unseen
-from sharing.processes import EndedProcess, GpuProcesses, ProcessTable, ticks
+from sharing.processes import FoundProcess, GoneProcess, GpuProcesses, ProcessTable, ticks
 from simulation.nvml.installation import installed
 from simulation.nvml.node import SimulatedNode
 from tests.eventually import eventually
 
 MIB = 2**20
 UID, ID = "0a1b2c3d-1111-2222-3333-444455556666", "4f" * 32
+
+
+@dataclass
+class Reader:
+    """The processes of GPUs, in a session of NVML."""
+
+    processes: GpuProcesses
+    session: NvmlSession
+
+    def read(self, uuid: str) -> GpuSample:
+        return self.processes.read(uuid, self.session)
 
 
 class Procfs:
@@ -55,24 +68,24 @@ def node(tmp_path: Path) -> SimulatedNode:
 
 
 @pytest.fixture
-def reader(node: SimulatedNode, procfs: Procfs) -> Iterator[GpuProcesses]:
-    with installed(node.directory), NvmlLibrary(lambda: None).lease():
-        yield GpuProcesses(procfs.table)
+def reader(node: SimulatedNode, procfs: Procfs) -> Iterator[Reader]:
+    with installed(node.directory), NvmlLibrary(lambda: None).lease() as session:
+        yield Reader(GpuProcesses(procfs.table), session)
 
 
-def sample(reader: GpuProcesses, node: SimulatedNode, minor: int = 0) -> GpuSample:
+def sample(reader: Reader, node: SimulatedNode, minor: int = 0) -> GpuSample:
     return reader.read(node.state.gpus[minor].uuid)
 
 
-def seen(reader: GpuProcesses, node: SimulatedNode) -> list[tuple[int, str | None, int]]:
+def seen(reader: Reader, node: SimulatedNode) -> list[tuple[int, str | None, int]]:
     """PID, pod and MiB of each process of the first GPU."""
     found = sample(reader, node)
     assert isinstance(found, Seen)
-    return [(known.pid, known.pod_uid, known.memory // MIB) for known in found.processes]
+    return [(known.pid, known.pod_uid, (known.memory or 0) // MIB) for known in found.processes]
 
 
 def test_a_process_has_its_pod_and_memory(
-    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+    reader: Reader, node: SimulatedNode, procfs: Procfs
 ) -> None:
     procfs.add(101, UID)
     procfs.add(102, None)
@@ -85,7 +98,7 @@ def test_a_process_has_its_pod_and_memory(
 
 
 def test_processes_of_all_lists_count_once_with_the_most_that_one_says(
-    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+    reader: Reader, node: SimulatedNode, procfs: Procfs
 ) -> None:
     for pid, kinds in ((1, {"compute", "graphics"}), (2, {"graphics"}), (3, {"mps", "compute"})):
         procfs.add(pid, UID)
@@ -94,7 +107,7 @@ def test_processes_of_all_lists_count_once_with_the_most_that_one_says(
 
 
 def test_a_process_that_has_ended_is_left_out(
-    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+    reader: Reader, node: SimulatedNode, procfs: Procfs
 ) -> None:
     node.run_process(0, 101)
     assert seen(reader, node) == []
@@ -102,20 +115,20 @@ def test_a_process_that_has_ended_is_left_out(
 
 def test_a_process_that_ends_while_it_is_looked_up_has_ended(procfs: Procfs) -> None:
     (procfs.folder / "101").mkdir()
-    assert procfs.table.pod(101, listed_at=1000) == EndedProcess()
+    assert procfs.table.find(101, listed_at=1000) == GoneProcess()
 
 
 def test_no_file_of_a_process_stays_open(procfs: Procfs) -> None:
     procfs.add(101, UID)
-    procfs.table.pod(101, listed_at=1000)
+    procfs.table.find(101, listed_at=1000)
     (procfs.folder / "102").mkdir()
-    procfs.table.pod(102, listed_at=1000)
+    procfs.table.find(102, listed_at=1000)
     opened = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
     assert [path for path in opened if path.startswith(str(procfs.folder))] == []
 
 
 def test_processes_with_as_much_memory_are_in_the_order_of_their_pids(
-    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+    reader: Reader, node: SimulatedNode, procfs: Procfs
 ) -> None:
     for pid, memory in ((103, 0), (102, MIB), (101, MIB)):
         procfs.add(pid, UID)
@@ -131,13 +144,15 @@ def test_processes_with_as_much_memory_are_in_the_order_of_their_pids(
 
 def test_a_process_that_began_after_the_list_was_read_is_another_one(procfs: Procfs) -> None:
     procfs.add(101, UID, began=1000)
-    assert procfs.table.pod(101, listed_at=1000) == EndedProcess()
-    assert procfs.table.pod(101, listed_at=999) == EndedProcess()
-    assert procfs.table.pod(101, listed_at=1001) == PodCgroup(UID, ID)
+    assert procfs.table.find(101, listed_at=1000) == GoneProcess()
+    assert procfs.table.find(101, listed_at=999) == GoneProcess()
+    assert procfs.table.find(101, listed_at=1001) == FoundProcess(
+        started=1000, runs=True, pod=PodCgroup(UID, ID)
+    )
 
 
 def test_a_process_that_moves_belongs_to_where_it_is(
-    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+    reader: Reader, node: SimulatedNode, procfs: Procfs
 ) -> None:
     node.run_process(0, 101)
     procfs.add(101, UID)
@@ -158,7 +173,9 @@ def test_a_process_whose_first_thread_has_ended_is_of_the_pod_of_the_others(
     stat = procfs.folder / "101/stat"
     stat.write_text(stat.read_text().replace(") S", ") Z"))
     (procfs.folder / "101/cgroup").write_text("4:memory:/\n")
-    assert procfs.table.pod(101, listed_at=1000) == PodCgroup(UID, ID)
+    assert procfs.table.find(101, listed_at=1000) == FoundProcess(
+        started=5, runs=True, pod=PodCgroup(UID, ID)
+    )
 
 
 @contextmanager
@@ -173,15 +190,112 @@ def test_the_processes_of_this_machine_are_read_as_procfs_has_them() -> None:
     table = ProcessTable(Path("/proc"), DEFAULT_FOLDERS)
     before = ticks()
     with sleeping() as pid:
-        assert table.pod(pid, before) == EndedProcess()
+        assert table.find(pid, before) == GoneProcess()
         eventually(lambda: ticks() > before + 1)
-        assert table.pod(pid, ticks() + 1) is None
-    assert table.pod(pid, ticks() + 1) == EndedProcess()
-    assert table.pod(os.getpid(), ticks()) is None
+        found = table.find(pid, ticks() + 1)
+        assert isinstance(found, FoundProcess)
+        assert (found.runs, found.pod) == (True, None)
+    assert table.find(pid, ticks() + 1) == GoneProcess()
+
+
+def test_a_process_whose_parent_has_not_heard_of_its_end_does_not_run() -> None:
+    table = ProcessTable(Path("/proc"), DEFAULT_FOLDERS)
+    with sleeping() as pid:
+        os.kill(pid, signal.SIGKILL)
+        assert eventually(lambda: not _found(table, pid).runs)
+
+
+def _found(table: ProcessTable, pid: int) -> FoundProcess:
+    found = table.find(pid, ticks() + 1)
+    assert isinstance(found, FoundProcess)
+    return found
+
+
+def test_who_computes_and_is_no_client_of_mps_is_outside_of_it(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    kinds = ({"compute"}, {"compute", "mps"}, {"mps"}, {"graphics"}, {"compute", "graphics"})
+    for pid, lists in enumerate(kinds, start=1):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, kinds=frozenset(lists))
+    assert outside(reader, node) == {1, 5}
+
+
+def test_nobody_is_outside_of_mps_where_the_driver_does_not_list_its_clients(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    procfs.add(1, UID)
+    node.run_process(0, 1)
+    node.remove_symbol("nvmlDeviceGetMPSComputeRunningProcesses_v3")
+    assert outside(reader, node) == set()
+
+
+def outside(reader: Reader, node: SimulatedNode) -> set[int]:
+    found = sample(reader, node)
+    assert isinstance(found, Seen)
+    return {known.pid for known in found.processes if known.outside_mps}
+
+
+def test_a_process_without_a_figure_keeps_no_other_from_being_seen(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    for pid, memory in ((1, 300 * MIB), (2, None)):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, memory=memory)
+    assert figures(reader, node) == {1: 300 * MIB, 2: None}
+
+
+def test_a_driver_that_has_given_a_figure_can_give_it(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    """So who has a process without one cannot make its GPU unwatched."""
+    for pid, memory in ((1, 300 * MIB), (2, None)):
+        procfs.add(pid, UID)
+        node.run_process(0, pid, memory=memory)
+    sample(reader, node)
+    node.end_process(0, 1)
+    assert figures(reader, node) == {2: None}
+    reader.processes.forget()
+    assert isinstance(sample(reader, node), Unseen)
+
+
+def figures(reader: Reader, node: SimulatedNode) -> dict[int, int | None]:
+    found = sample(reader, node)
+    assert isinstance(found, Seen)
+    return {known.pid: known.memory for known in found.processes}
+
+
+def test_the_handle_of_a_gpu_is_looked_up_once_a_session(
+    reader: Reader, node: SimulatedNode
+) -> None:
+    assert sample(reader, node) == Seen(())
+    node.fail("nvmlDeviceGetHandleByUUID", pynvml.NVML_ERROR_UNKNOWN)
+    assert sample(reader, node) == Seen(())
+    reader.session = NvmlSession(None)
+    assert isinstance(sample(reader, node), Unseen)
+
+
+def test_the_handle_of_a_gpu_that_failed_is_looked_up_again(
+    reader: Reader, node: SimulatedNode
+) -> None:
+    assert sample(reader, node) == Seen(())
+    for symbol in (_COMPUTE, "nvmlDeviceGetHandleByUUID"):
+        node.fail(symbol, pynvml.NVML_ERROR_UNKNOWN)
+    assert _COMPUTE in reason(reader, node)
+    assert "nvmlDeviceGetHandleByUUID" in reason(reader, node)
+
+
+_COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"
+
+
+def reason(reader: Reader, node: SimulatedNode) -> str:
+    failed = sample(reader, node)
+    assert isinstance(failed, Unseen)
+    return failed.reason
 
 
 def test_memory_that_the_driver_does_not_say_is_a_reason(
-    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs
+    reader: Reader, node: SimulatedNode, procfs: Procfs
 ) -> None:
     procfs.add(101, UID)
     node.run_process(0, 101, memory=None)
@@ -198,7 +312,7 @@ def test_memory_that_the_driver_does_not_say_is_a_reason(
     ],
 )
 def test_a_call_that_a_driver_does_not_have_costs_what_it_feeds(
-    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs, symbol: str
+    reader: Reader, node: SimulatedNode, procfs: Procfs, symbol: str
 ) -> None:
     procfs.add(101, UID)
     node.run_process(0, 101)
@@ -217,7 +331,7 @@ def test_a_call_that_a_driver_does_not_have_costs_what_it_feeds(
     ],
 )
 def test_a_call_that_fails_leaves_the_gpu_unwatched_with_the_reason(
-    reader: GpuProcesses, node: SimulatedNode, symbol: str
+    reader: Reader, node: SimulatedNode, symbol: str
 ) -> None:
     node.fail(symbol, pynvml.NVML_ERROR_UNKNOWN)
     failed = sample(reader, node)
@@ -225,20 +339,18 @@ def test_a_call_that_fails_leaves_the_gpu_unwatched_with_the_reason(
     assert "returned NVML_ERROR_UNKNOWN" in failed.reason
 
 
-def test_a_lost_gpu_is_unwatched_and_others_are_not(
-    reader: GpuProcesses, node: SimulatedNode
-) -> None:
+def test_a_lost_gpu_is_unwatched_and_others_are_not(reader: Reader, node: SimulatedNode) -> None:
     node.lose_gpu(0)
     assert isinstance(sample(reader, node, 0), Unseen)
     assert sample(reader, node, 1) == Seen(())
 
 
-def test_a_gpu_in_mig_mode_is_unwatched(reader: GpuProcesses, node: SimulatedNode) -> None:
+def test_a_gpu_in_mig_mode_is_unwatched(reader: Reader, node: SimulatedNode) -> None:
     pynvml.nvmlDeviceSetMigMode(pynvml.nvmlDeviceGetHandleByIndex(0), 1)
     assert sample(reader, node) == Unseen("it is in MIG mode")
 
 
-def sm(reader: GpuProcesses, node: SimulatedNode) -> list[int | None]:
+def sm(reader: Reader, node: SimulatedNode) -> list[int | None]:
     found = sample(reader, node)
     assert isinstance(found, Seen)
     return [known.sm_percent for known in found.processes]
@@ -257,13 +369,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def timed(node: SimulatedNode, procfs: Procfs, clock: Clock) -> Iterator[GpuProcesses]:
-    with installed(node.directory), NvmlLibrary(lambda: None).lease():
-        yield GpuProcesses(procfs.table, clock)
+def timed(node: SimulatedNode, procfs: Procfs, clock: Clock) -> Iterator[Reader]:
+    with installed(node.directory), NvmlLibrary(lambda: None).lease() as session:
+        yield Reader(GpuProcesses(procfs.table, clock), session)
 
 
 def test_the_use_of_multiprocessors_is_read_once_a_second(
-    timed: GpuProcesses, node: SimulatedNode, procfs: Procfs, clock: Clock
+    timed: Reader, node: SimulatedNode, procfs: Procfs, clock: Clock
 ) -> None:
     procfs.add(101, UID)
     node.run_process(0, 101, sm_percent=40)
@@ -280,18 +392,18 @@ def test_the_use_of_multiprocessors_is_read_once_a_second(
 
 
 def test_the_use_of_multiprocessors_is_not_of_an_earlier_session(
-    timed: GpuProcesses, node: SimulatedNode, procfs: Procfs
+    timed: Reader, node: SimulatedNode, procfs: Procfs
 ) -> None:
     procfs.add(101, UID)
     node.run_process(0, 101, sm_percent=40)
     assert sm(timed, node) == [40]
     node.run_process(0, 101, sm_percent=70)
-    timed.forget()
+    timed.processes.forget()
     assert sm(timed, node) == [70]
 
 
 def test_the_most_of_the_last_second_counts_and_no_more_than_all(
-    timed: GpuProcesses, node: SimulatedNode, procfs: Procfs, monkeypatch: pytest.MonkeyPatch
+    timed: Reader, node: SimulatedNode, procfs: Procfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver also gives what it saw earlier, whatever time it is asked for."""
     since = int((Clock.now - 1) * 1_000_000)
@@ -315,7 +427,7 @@ def test_the_most_of_the_last_second_counts_and_no_more_than_all(
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION])
 def test_a_driver_that_does_not_say_it_costs_nothing_else(
-    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs, code: int
+    reader: Reader, node: SimulatedNode, procfs: Procfs, code: int
 ) -> None:
     procfs.add(101, UID)
     node.run_process(0, 101, sm_percent=40)
@@ -324,7 +436,7 @@ def test_a_driver_that_does_not_say_it_costs_nothing_else(
 
 
 def test_samples_from_before_the_last_second_do_not_count(
-    timed: GpuProcesses, node: SimulatedNode, procfs: Procfs, clock: Clock
+    timed: Reader, node: SimulatedNode, procfs: Procfs, clock: Clock
 ) -> None:
     procfs.add(101, UID)
     node.run_process(0, 101, sm_percent=40)
@@ -333,7 +445,7 @@ def test_samples_from_before_the_last_second_do_not_count(
 
 
 def test_of_very_many_processes_those_with_the_most_memory_are_looked_up(
-    reader: GpuProcesses, node: SimulatedNode, procfs: Procfs, monkeypatch: pytest.MonkeyPatch
+    reader: Reader, node: SimulatedNode, procfs: Procfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sharing.processes._MOST_PROCESSES", 2)
     for pid in (101, 102, 103):

@@ -9,10 +9,12 @@ import pytest
 
 from carina_dra.nvidia.nvml_failure import NvmlFailure
 from carina_dra.nvidia.nvml_library import NvmlBusyError, NvmlCallError
+from carina_dra.sharing.message import MpsDaemon
 from sharing.observation import GpuSample, Seen, Unseen
-from sharing.sampling import Sampling
+from sharing.sampling import Sampling, SamplingCounts
+from sharing.use import GpuProcess
 from tests.eventually import eventually
-from tests.unit.sharing.samples import process, share, wanted
+from tests.unit.sharing.samples import daemon, process, share, wanted
 
 
 class Library:
@@ -46,7 +48,8 @@ class Processes:
         self.sample: Callable[[str], GpuSample] = lambda _: Seen((process("train", 100),))
         self.reads = 0
 
-    def read(self, uuid: str) -> GpuSample:
+    def read(self, uuid: str, session: object) -> GpuSample:
+        assert isinstance(session, Library)
         self.reads += 1
         return self.sample(uuid)
 
@@ -57,17 +60,21 @@ class Processes:
 class Watch:
     """Sampling in its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kill: bool = False) -> None:
         self.library, self.processes = Library(), Processes()
         self.told = 0
         self.started_again = threading.Event()
         self.at = 0.0
+        self.daemons: tuple[MpsDaemon, ...] = ()
+        self.ended: list[int] = []
         library: Any = self.library
         processes: Any = self.processes
         self.sampling = Sampling(
             library,
             processes,
             start_again=self.started_again.set,
+            end=self._end if kill else None,
+            daemons=lambda: self.daemons,
             now=lambda: 1000.0,
             clock=lambda: self.at,
         )
@@ -75,6 +82,13 @@ class Watch:
 
     def _tell(self) -> None:
         self.told += 1
+
+    def _end(self, found: GpuProcess) -> str | None:
+        if found.pid in self.ended:
+            return "it has ended by itself"
+        self.ended.append(found.pid)
+        self.processes.sample = lambda _: Seen(())
+        return None
 
     def reasons(self) -> list[str]:
         return [gpu.reason for gpu in self.sampling.report().unwatched]
@@ -160,3 +174,75 @@ def test_a_call_that_does_not_return_is_told_meanwhile(watch: Watch) -> None:
     assert watch.reasons() == ["a call of the NVIDIA driver does not return"]
     returned.set()
     eventually(lambda: watch.reasons() == [])
+
+
+def exceeds(watch: Watch, pid: int) -> None:
+    watch.processes.sample = lambda _: Seen((process("train", 5000, pid=pid),))
+
+
+def test_who_has_exceeded_is_ended_after_the_second_sample() -> None:
+    watch = Watch(kill=True)
+    exceeds(watch, 7)
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.ended)
+    assert watch.processes.reads == 2
+    eventually(lambda: [use.ended for use in watch.sampling.report().uses] == [1])
+    assert watch.sampling.counts.ended == {"memory": 1, "mps": 0}
+
+
+def test_that_a_process_was_ended_is_told_at_once() -> None:
+    watch = Watch(kill=True)
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.told == 1)
+    exceeds(watch, 7)
+    eventually(lambda: watch.ended)
+    eventually(lambda: watch.told == 2)
+
+
+def test_nobody_is_ended_by_a_watchdog_that_warns(watch: Watch) -> None:
+    exceeds(watch, 7)
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.processes.reads > 3)
+    report = watch.sampling.report()
+    assert (report.uses[0].exceeded, report.uses[0].ended) == (1, 0)
+    assert not report.offers.ends_violators
+
+
+def test_who_cannot_be_ended_is_tried_again_after_two_more_samples() -> None:
+    watch = Watch(kill=True)
+    watch.ended = [7]
+    exceeds(watch, 7)
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.processes.reads > 3)
+    assert [use.ended for use in watch.sampling.report().uses] == [0]
+
+
+def test_it_says_what_it_does_also_while_a_call_hangs() -> None:
+    watch = Watch(kill=True)
+    watch.daemons = (daemon("train"),)
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.sampling.report().daemons)
+    returned = threading.Event()
+
+    def hang(_: str) -> GpuSample:
+        returned.wait(30)
+        return Seen(())
+
+    watch.processes.sample = hang
+    reads = watch.processes.reads
+    eventually(lambda: watch.processes.reads > reads)
+    watch.at = 60.0
+    report = watch.sampling.report()
+    assert report.unwatched
+    assert report.offers.ends_violators
+    assert report.daemons == (daemon("train"),)
+    assert watch.sampling.counts.hangs
+    returned.set()
+
+
+def test_samples_are_counted_while_a_gpu_is_shared(watch: Watch) -> None:
+    watch.sampling.want(wanted(generation=2))
+    eventually(lambda: watch.sampling.report().generation == 2)
+    assert watch.sampling.counts == SamplingCounts(0, {"memory": 0, "mps": 0}, hangs=False)
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watch.sampling.counts.samples == 2)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from carina_dra.sharing.files import DAMAGED, FILES, WANTED
-from carina_dra.sharing.message import WantedShares
 from sharing.wanted_file import WantedFile
 from tests.power_cut import Disk, KilledError, lay_out
 from tests.unit.sharing.samples import share, wanted
@@ -13,8 +12,8 @@ from tests.unit.sharing.samples import share, wanted
 BEFORE, AFTER = wanted(share("a", "p")), wanted(share("a", "p"), share("b", "q"), generation=2)
 
 
-def test_without_a_file_nothing_is_watched(tmp_path: Path) -> None:
-    assert WantedFile(tmp_path).load() == WantedShares(generation=0, shares=())
+def test_without_a_file_it_is_not_known_what_is_watched(tmp_path: Path) -> None:
+    assert WantedFile(tmp_path).load() is None
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -27,7 +26,7 @@ def test_a_damaged_file_is_set_aside_with_a_word(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / WANTED).write_bytes(content)
-    assert WantedFile(tmp_path).load().shares == ()
+    assert WantedFile(tmp_path).load() is None
     assert (tmp_path / DAMAGED).read_bytes() == content
     assert not (tmp_path / WANTED).exists()
     (record,) = caplog.records

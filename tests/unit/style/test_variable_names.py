@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path(__file__).parents[3]
-_PACKAGES: Final = ("carina_dra", "controller", "kubelet_plugin", "sharing")
+_PACKAGES: Final = ("carina_dra", "controller", "gpu_proof", "kubelet_plugin", "sharing")
 _GENERATED: Final = "pb"
 _DENIED: Final = frozenset({"one", "each", "of"})
 _SHORT: Final = 10

@@ -2,7 +2,7 @@
 
 import pytest
 
-from carina_dra.config.mps import MpsLimits, MpsDeviceError, limits_of
+from carina_dra.config.mps import MpsDeviceError, MpsLimits, limits_of
 
 FIRST, SECOND = "GPU-1", "GPU-2"
 

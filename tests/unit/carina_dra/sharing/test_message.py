@@ -19,7 +19,7 @@ CLAIM = Reference(namespace="team", name="train", uid="c")
 SHARE = WantedShare(claim=CLAIM, gpu="GPU-0", memory_mib=1024, cores=10)
 LINE = (
     b'{"version":1,"generation":7,"shares":[{"claim":{"namespace":"team","name":"train","uid":"c"},'
-    b'"gpu":"GPU-0","memory_mib":1024,"cores":10,"pods":[]}]}\n'
+    b'"gpu":"GPU-0","memory_mib":1024,"cores":10,"pods":[]}],"daemons":[]}\n'
 )
 USE: dict[str, Any] = {
     "gpu": "GPU-0",
@@ -98,6 +98,24 @@ def test_a_report_may_say_nothing_and_a_use_not_how_many_times_it_was_exceeded()
     assert (empty.uses, empty.strangers, empty.unwatched) == ((), (), ())
     use = ShareUse.model_validate_json(json.dumps(USE))
     assert use.exceeded == 0
+
+
+def test_an_earlier_version_says_nothing_of_ended_processes() -> None:
+    use = ShareUse.model_validate_json(json.dumps(USE))
+    assert (use.ended, use.last_ended) == (0, None)
+
+
+def test_why_a_process_was_ended_may_be_a_word_of_a_later_version() -> None:
+    ended = {
+        "pod": {"namespace": "team", "name": "train", "uid": "p"},
+        "container_id": None,
+        "memory_mib": 300,
+        "time": 2.5,
+        "why": "a later word",
+    }
+    use = ShareUse.model_validate_json(json.dumps(USE | {"ended": 1, "last_ended": ended}))
+    assert use.last_ended is not None
+    assert use.last_ended.why == "a later word"
 
 
 def test_a_message_does_not_change() -> None:

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from carina_dra.config.device import Enforcement, ShareConfig
 from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
+from carina_dra.sharing.message import EndedProcess, Reference
 from kubelet_plugin.claim_status.device_health import GpusNow
 from kubelet_plugin.claim_status.device_status import (
     HEALTHY,
@@ -24,6 +26,7 @@ from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady
 from kubelet_plugin.prepare.resource import MadeInstance
 from kubelet_plugin.sharing.standing import (
+    EndedViolator,
     NotWatched,
     ShareExceeded,
     ShareStanding,
@@ -103,6 +106,33 @@ def test_a_share_is_enforced_by_the_kernel_if_its_own_pod_is_limited(
     status = only(*device_statuses(shared, SetUp(limited=frozenset(gpus)), limits))
     assert status.data is not None
     assert status.data["memoryEnforcement"] == level
+
+
+_BY_MPS = ShareConfig(enforcement=Enforcement(memory=("mps",)))
+
+
+@pytest.mark.parametrize(
+    ("config", "has_daemon", "levels"),
+    [
+        (_BY_MPS, True, ("mps", "mps")),
+        (_BY_MPS, False, ("none", "time-slice")),
+        (ShareConfig(), True, ("none", "time-slice")),
+    ],
+)
+def test_a_share_is_enforced_per_process_if_it_demands_that_and_its_claim_has_a_daemon(
+    config: ShareConfig, has_daemon: bool, levels: tuple[str, str]
+) -> None:
+    shared = claim(replace(allocated("gpu-0-share", share_id="share-1"), config=config))
+    status = only(*device_statuses(shared, SetUp(mps=has_daemon), now()))
+    assert status.data is not None
+    assert (status.data["memoryEnforcement"], status.data["coreEnforcement"]) == levels
+
+
+def test_a_share_whose_daemon_fails_says_what_it_said_before() -> None:
+    shared = claim(replace(allocated("gpu-0-share", share_id="share-1"), config=_BY_MPS))
+    status = only(*device_statuses(shared, NotSetUp("its MPS daemon fails"), now()))
+    assert status.data is None
+    assert status.condition(READY) is not None
 
 
 def test_what_enforces_a_share_that_lacks_something_is_as_was_said_before() -> None:
@@ -247,6 +277,43 @@ def test_a_share_that_is_watched_says_whether_its_memory_is_exceeded() -> None:
         "find none left; let the pods use less, or request more memory"
     )
     assert condition(NotWatched("no permission")).status is ConditionStatus.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [
+        (
+            "memory",
+            (
+                "the pods of the claim used more memory of it than the 10240 MiB given; let the "
+                "pods use less, or request more memory"
+            ),
+        ),
+        (
+            "mps",
+            (
+                "it computed outside of the MPS daemon of the claim, which limits its memory; "
+                "leave CUDA_MPS_PIPE_DIRECTORY as it is in the container"
+            ),
+        ),
+        ("a later\nword", "a later?word"),
+    ],
+)
+def test_a_share_whose_process_was_ended_says_which_and_why(why: str, text: str) -> None:
+    shared = claim(allocated("gpu-0-share", share_id="share-1"))
+    pod = Reference(namespace="team", name="train", uid="pod")
+    ended = EndedProcess(
+        pod=pod, container_id="4f" * 32, memory_mib=12000, time=1_800_000_000.0, why=why
+    )
+    standing = {(shared.uid, gpu(0).uuid): EndedViolator(ended, 10240, 0.0)}
+    status = only(*device_statuses(shared, SetUp(), now(), standing))
+    stated = status.condition(MEMORY_WITHIN_SHARE)
+    assert stated is not None
+    assert (stated.status, stated.reason) == (ConditionStatus.FALSE, "GPUProcessEnded")
+    assert stated.message == (
+        "a process of pod team/train, container 4f4f4f4f4f4f, with 12000 MiB of GPU 0 "
+        f"({gpu(0).uuid}) was ended at 2027-01-15T08:00:00Z: {text}"
+    )
 
 
 def test_only_shares_that_are_watched_have_a_condition_of_memory() -> None:

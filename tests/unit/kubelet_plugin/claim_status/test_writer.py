@@ -20,12 +20,13 @@ from carina_dra.kube.errors import (
     Unreachable,
 )
 from carina_dra.resource import ConsumerReference
-from carina_dra.sharing.message import Reference, ShareUse, SharingReport, WantedShare
+from carina_dra.sharing.message import EndedProcess, Reference, ShareUse, SharingReport, WantedShare
 from kubelet_plugin.claim_status.health_notice import (
     HealthNotice,
     MemoryExceeded,
     ProblemBegan,
     ProblemEnded,
+    ProcessWasEnded,
 )
 from kubelet_plugin.claim_status.live_claims import LiveClaims
 from kubelet_plugin.claim_status.writer import ClaimStatusWriter
@@ -539,7 +540,10 @@ def test_a_bug_does_not_end_the_thread(world: World, monkeypatch: pytest.MonkeyP
     world.live.stop()
 
 
-def test_a_share_that_flaps_costs_few_writes_and_one_event_in_five_minutes(world: World) -> None:
+@pytest.mark.parametrize(("kills", "notice"), [(False, MemoryExceeded), (True, ProcessWasEnded)])
+def test_a_share_that_flaps_costs_few_writes_and_one_event_in_five_minutes(
+    world: World, kills: bool, notice: type[HealthNotice]
+) -> None:
     shared = claim(allocated("gpu-0-share", share_id="a"))
     uuid = observed(0).gpu.uuid
     wanted = WantedShare(
@@ -551,7 +555,11 @@ def test_a_share_that_flaps_costs_few_writes_and_one_event_in_five_minutes(world
     world.api.add(shared)
     world.have(shared)
     found: Standings = {}
+    pod = Reference(namespace="default", name="train", uid="pod")
     for second in range(600):
+        last = EndedProcess(
+            pod=pod, container_id=None, memory_mib=second, time=float(second), why="memory"
+        )
         use = ShareUse(
             gpu=uuid,
             claims=(shared.uid,),
@@ -561,6 +569,8 @@ def test_a_share_that_flaps_costs_few_writes_and_one_event_in_five_minutes(world
             pods=(),
             idle_since=None,
             exceeded_since=float(second) if second % 2 else None,
+            ended=second,
+            last_ended=last if kills else None,
         )
         found = standings(found, (wanted,), SharingReport(generation=1, time=second, uses=(use,)))
         if found != world.live.now.standings:
@@ -569,4 +579,4 @@ def test_a_share_that_flaps_costs_few_writes_and_one_event_in_five_minutes(world
 
     assert len(world.api.applied) <= 3
     (told,) = world.reports.told
-    assert isinstance(told[2], MemoryExceeded)
+    assert isinstance(told[2], notice)

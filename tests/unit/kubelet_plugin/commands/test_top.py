@@ -38,12 +38,12 @@ from tests.samples.shares import GPUS, now, pod, report, shared, use
 MIB = 2**20
 AT = 1300.0
 TABLE = """
-NODE    GPU    DEVICE     CLAIM       POD           MEMORY                SM       ENFORCED      IDLE
-node-1  gpu-0  gpu        -           -             100/81920 MiB         35 %     -             -
-node-1  gpu-0  share      team/infer  team/infer-0  100/10240 MiB         0/10 %   not enforced  5m
-node-1  gpu-0  share      team/train  team/train-0  12000/10240 MiB over  25/40 %  not enforced  -
-node-1  gpu-0  strangers  -           -             300 MiB               -        -             -
-node-1  gpu-1  gpu        -           -             -                     -        -             -
+NODE    GPU    DEVICE     CLAIM       POD           MEMORY                         SM       ENFORCED      IDLE
+node-1  gpu-0  gpu        -           -             100/81920 MiB                  35 %     -             -
+node-1  gpu-0  share      team/infer  team/infer-0  100/10240 MiB 1 ended          0/10 %   not enforced  5m
+node-1  gpu-0  share      team/train  team/train-0  12000/10240 MiB over, 2 ended  25/40 %  not enforced  -
+node-1  gpu-0  strangers  -           -             300 MiB                        -        -             -
+node-1  gpu-1  gpu        -           -             -                              -        -             -
 node-1: the processes of gpu-1 cannot be told: not supported
 node-2: not read: no answer
 """  # noqa: E501 - as it is printed
@@ -113,8 +113,8 @@ def test_without_carina_sharing_it_is_said_that_use_is_not_known() -> None:
 
 def test_the_table() -> None:
     seen = report(
-        use(("train",), ("train-0", 12000, 25), exceeded_since=1200.0, exceeded=1),
-        use(("infer",), ("infer-0", 100, 0), idle_since=1000.0),
+        use(("train",), ("train-0", 12000, 25), exceeded_since=1200.0, exceeded=1, ended=2),
+        use(("infer",), ("infer-0", 100, 0), idle_since=1000.0, ended=1),
         strangers=(Strangers(gpu=GPUS[0], processes=2, memory_mib=300),),
         unwatched=(Unwatched(gpu=GPUS[1], reason="not supported"),),
     )
@@ -202,6 +202,9 @@ def test_a_row_of_several_has_their_names_in_order_and_what_any_of_them_exceeds(
         'memory_exceeded{{{0},dra_claim_name="b"}} 0',
         'memory_exceeded_times_total{{{0},dra_claim_name="a"}} 2',
         'memory_exceeded_times_total{{{0},dra_claim_name="b"}} 3',
+        'processes_ended_total{{{0},dra_claim_name="a"}} 4',
+        'processes_ended_total{{{0},dra_claim_name="b"}} 5',
+        'unmeasured_processes{{{0},namespace="t",pod="q"}} 1',
         'memory_used_bytes{{{0},namespace="t",pod="p"}} 5',
         'processes{{{0},namespace="t",pod="q"}} 0',
     ]
@@ -209,6 +212,7 @@ def test_a_row_of_several_has_their_names_in_order_and_what_any_of_them_exceeds(
     (share,) = shares(node_usage("n", f"{text}carina_sharing_connected 1\n"))
     assert (share.claims, share.pods) == ((("", "a"), ("", "b")), (("t", "p"), ("t", "q")))
     assert (share.exceeded, share.exceeded_times, share.memory_used) == (True, 3, 5)
+    assert share.ended == 5
 
 
 def test_the_claims_of_a_gpu_are_in_order() -> None:
@@ -263,14 +267,16 @@ def test_a_partition_is_shown_with_its_profile_and_the_claim_that_has_it() -> No
 
 
 def test_the_document_has_bytes_and_parts_and_says_what_was_not_read() -> None:
-    seen = report(use(("train",), ("train-0", 12000, 25), exceeded_since=1200.0, exceeded=1))
+    seen = report(
+        use(("train",), ("train-0", 12000, 25), exceeded_since=1200.0, exceeded=1, ended=4)
+    )
     usage = node_usage("n", metrics(shared("train"), seen=seen))
     written = json.loads(json.dumps(document([usage], {"m": "away"})))
 
     (share,) = [device for device in written["devices"] if device["type"] == "share"]
     assert share["claims"] == [{"namespace": "team", "name": "train"}]
     assert (share["memoryUsed"], share["exceeded"]) == (12000 * MIB, True)
-    assert share["exceededTimes"] == 1
+    assert (share["exceededTimes"], share["processesEnded"]) == (1, 4)
     assert written["unreadable"] == [{"node": "m", "reason": "away"}]
 
 

@@ -181,6 +181,16 @@ def test_a_share_says_what_keeps_its_claim_within_it_and_not_what_the_device_has
     assert attributes["memoryEnforcementKernel"] == BoolAttribute(limited)
 
 
+@pytest.mark.parametrize(("mps", "level"), [(True, "mps"), (False, "none")])
+def test_a_share_says_whether_its_claim_has_an_mps_daemon(mps: bool, level: str) -> None:
+    of = allocated_share("gpu-0-share", share_id="s-1", memory="30Gi", cores=40)
+
+    attributes = described(of, share(0), None, SETTINGS, mps=mps).attributes
+
+    assert attributes["memoryEnforcement"] == StringAttribute(level)
+    assert attributes["coreEnforcementMPS"] == BoolAttribute(mps)
+
+
 def test_the_sight_of_a_shared_gpu_has_no_amounts() -> None:
     attributes = described_as(share(0), allocated("gpu-0-share", admin_access=True)).attributes
 

@@ -8,6 +8,7 @@ from kubelet_plugin.claim_status.health_notice import (
     MemoryExceeded,
     ProblemBegan,
     ProblemEnded,
+    ProcessWasEnded,
 )
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import (
@@ -192,6 +193,19 @@ def test_a_share_that_is_exceeded_is_told_to_the_claim_and_its_pods(
     assert events.events == [
         ("ResourceClaim train", EventType.WARNING, "GPUMemoryExceeded", note),
         ("Pod worker", EventType.WARNING, "GPUMemoryExceeded", note),
+    ]
+
+
+def test_a_process_that_was_ended_is_told_to_the_claim_and_its_pods(
+    report: ClaimReport, events: RecordedEvents
+) -> None:
+    users = [ConsumerReference(resource="pods", name="worker", uid="1")]
+    report.health_changed(TRAIN, users, [ProcessWasEnded("a process", ("gpu-0-share",))])
+
+    note = "Device gpu-0-share: a process"
+    assert events.events == [
+        ("ResourceClaim train", EventType.WARNING, "GPUProcessEnded", note),
+        ("Pod worker", EventType.WARNING, "GPUProcessEnded", note),
     ]
 
 

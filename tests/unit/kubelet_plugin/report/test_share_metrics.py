@@ -78,12 +78,21 @@ def test_a_pod_that_was_made_again_has_the_series_of_the_one_before() -> None:
     assert of(lines, "carina_share_pod_info") == ["1.0"]
 
 
+def test_processes_without_a_figure_are_counted() -> None:
+    seen = report(use(("train",), ("train-0", 1, 0)))
+    pods = (seen.uses[0].pods[0].model_copy(update={"unmeasured": 3}),)
+    uses = (seen.uses[0].model_copy(update={"pods": pods}),)
+    lines = scrape(now(shared("train")), seen.model_copy(update={"uses": uses}))
+    assert of(lines, "carina_share_unmeasured_processes") == ["3.0"]
+
+
 def test_an_exceeded_share_is_marked_and_counted() -> None:
-    seen = report(use(("train",), exceeded_since=900.0, exceeded=3, idle_since=950.0))
+    seen = report(use(("train",), exceeded_since=900.0, exceeded=3, ended=2, idle_since=950.0))
     lines = scrape(now(shared("train")), seen)
 
     assert of(lines, "carina_share_memory_exceeded") == ["1.0"]
     assert of(lines, "carina_share_memory_exceeded_times_total") == ["3.0"]
+    assert of(lines, "carina_share_processes_ended_total") == ["2.0"]
     assert of(lines, "carina_share_idle_since_timestamp_seconds") == ["950.0"]
 
 

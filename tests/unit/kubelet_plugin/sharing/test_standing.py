@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.sharing.message import (
+    EndedProcess,
     Reference,
     ShareUse,
     SharingReport,
@@ -12,6 +13,7 @@ from carina_dra.sharing.message import (
 )
 from kubelet_plugin.sharing.standing import (
     CALM,
+    EndedViolator,
     NotWatched,
     ShareExceeded,
     Standings,
@@ -30,8 +32,18 @@ SHARES = (
 )
 
 
+def ended(at: float, memory_mib: int = 900) -> EndedProcess:
+    pod = Reference(namespace="default", name="train", uid="pod")
+    return EndedProcess(pod=pod, container_id=None, memory_mib=memory_mib, time=at, why="memory")
+
+
 def report(
-    at: float, *, used: int = 0, since: float | None = None, **more: object
+    at: float,
+    *,
+    used: int = 0,
+    since: float | None = None,
+    last: EndedProcess | None = None,
+    **more: object,
 ) -> SharingReport:
     use = ShareUse(
         gpu="GPU-0",
@@ -42,6 +54,8 @@ def report(
         pods=(),
         idle_since=None,
         exceeded_since=since,
+        ended=0 if last is None else 1,
+        last_ended=last,
     )
     return SharingReport.model_validate({"generation": 1, "time": at, "uses": (use,), **more})
 
@@ -112,3 +126,32 @@ def test_a_gpu_whose_processes_cannot_be_told_has_the_reason_in_one_line() -> No
     assert isinstance(standing, NotWatched)
     assert standing.reason.startswith("not?supported")
     assert len(standing.reason) == 200
+
+
+def test_a_process_that_was_ended_is_told_until_it_is_calm() -> None:
+    first = ended(9.0)
+    told = {KEY: EndedViolator(first, 1024, 9.0)}
+    assert after(report(10.0, used=2000, since=9.0, last=first)) == told
+    assert after(report(10.0, last=first), report(9.0 + CALM - 1, last=first)) == told
+    assert after(report(10.0, last=first), report(9.0 + CALM, last=first)) == {KEY: WithinShare()}
+
+
+def test_of_processes_that_are_ended_again_and_again_the_first_is_told() -> None:
+    reports = [report(at + 1.0, since=at, last=ended(at, int(at))) for at in range_of_seconds()]
+    assert after(*reports) == {KEY: EndedViolator(ended(0.0, 0), 1024, 0.0)}
+
+
+def range_of_seconds() -> list[float]:
+    return [float(at) for at in range(0, int(3 * CALM), 2)]
+
+
+def test_a_share_that_was_exceeded_is_told_as_ended_once_a_process_was() -> None:
+    assert after(report(10.0, used=2000, since=9.0), report(11.0, last=ended(11.0))) == {
+        KEY: EndedViolator(ended(11.0), 1024, 11.0)
+    }
+
+
+def test_that_carina_sharing_starts_again_changes_nothing() -> None:
+    told = after(report(10.0, last=ended(9.0)), report(20.0))
+    assert told == {KEY: EndedViolator(ended(9.0), 1024, 9.0)}
+    assert standings(told, SHARES, report(9.0 + CALM)) == {KEY: WithinShare()}

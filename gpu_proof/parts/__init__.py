@@ -1,0 +1,1 @@
+"""What is proven: a module for each part."""

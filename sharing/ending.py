@@ -1,0 +1,56 @@
+"""Ends a process, and no other one.
+
+Between a sample and the act, a process can end and its PID be given to another, or it can be moved
+to another cgroup. So a file descriptor of the process is opened first (pidfd_open(2)). Then procfs
+says once more whether the PID is of the process that was seen, in the same pod. The signal goes by
+the descriptor (pidfd_send_signal(2)), and fails once the process is gone. A PID is not given away
+before; so if the signal can be sent, what procfs said was of this process.
+"""
+
+import os
+import signal
+from typing import Final
+
+from sharing.processes import FoundProcess, ProcessTable, ticks
+from sharing.use import GpuProcess
+
+GONE: Final = "it has ended by itself"
+ANOTHER: Final = "its PID is another process's by now"
+MOVED: Final = "it is in another cgroup by now"
+
+
+def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
+    """Sends SIGKILL to a process as it was seen; returns why it did not, None if it did."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return GONE
+    except OSError as error:
+        return f"it cannot be opened: {error}"
+    try:
+        match table.find(process.pid, ticks() + 1):
+            case FoundProcess(started, _, pod):
+                if started != process.started:
+                    return ANOTHER
+                found = (None, None) if pod is None else (pod.pod_uid, pod.container_id)
+                if pod is None or found != (process.pod_uid, process.container_id):
+                    return MOVED
+            case _:
+                return GONE
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except ProcessLookupError:
+        return GONE
+    except OSError as error:
+        return f"it cannot be sent a signal: {error}"
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def problem() -> str | None:
+    """Returns why processes cannot be ended on this node; None if they can."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        return f"pidfd_open fails ({error}), which Linux has from 5.3 on"
+    return None

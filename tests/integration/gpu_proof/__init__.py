@@ -1,0 +1,1 @@
+"""The proof on a GPU, on a simulated one."""

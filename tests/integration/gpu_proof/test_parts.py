@@ -1,0 +1,74 @@
+"""Each statement of the proof holds on a driver that does as documented, and fails on one that
+does not.
+"""
+
+import pytest
+
+from gpu_proof.finding import NotTried
+from gpu_proof.parts import kernel_limits, nvml, reserved
+from simulation.cuda import CudaFault
+from simulation.nvml import SimulatedNode
+from tests.integration.gpu_proof.conftest import PartRunner, results
+
+
+def test_memory_and_processes_are_read_as_the_driver_has_them(run: PartRunner) -> None:
+    outcomes = run(nvml.PART)
+    assert results(outcomes, "disproven") == set()
+    assert results(outcomes, "not tried") <= {"gpu-tests"}
+
+
+def test_a_driver_that_miscounts_the_memory_of_processes_is_found(run: PartRunner) -> None:
+    outcomes = run(nvml.PART, "memory is counted twice")
+    assert results(outcomes, "disproven") == {"nvml-process-memory"}
+
+
+def test_all_that_shares_promise_can_be_allocated(run: PartRunner) -> None:
+    assert results(run(reserved.PART), "proven") == {"reserved-memory"}
+
+
+def test_a_driver_that_reserves_more_than_it_says_is_found(run: PartRunner) -> None:
+    outcomes = run(reserved.PART, "more is reserved than said")
+    assert results(outcomes, "disproven") == {"reserved-memory"}
+
+
+def test_the_memory_of_others_leaves_it_open_what_can_be_allocated(
+    run: PartRunner, node: SimulatedNode
+) -> None:
+    node.run_process(0, 1, memory=2**30)
+    assert results(run(reserved.PART), "not tried") == {"reserved-memory"}
+
+
+def test_limits_of_cgroups_hold(run: PartRunner) -> None:
+    outcomes = run(kernel_limits.PART)
+    assert results(outcomes, "proven") == {
+        statement.name for statement in kernel_limits.PART.statements
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "disproven"),
+    [
+        ("cuMemAlloc is not limited", {"kernel-cuMemAlloc", "kernel-together"}),
+        ("cuMemCreate is not limited", {"kernel-cuMemCreate"}),
+        ("cuMemAllocAsync is not limited", {"kernel-cuMemAllocAsync"}),
+        ("each process has a limit of its own", {"kernel-together"}),
+    ],
+)
+def test_a_limit_of_a_cgroup_that_does_not_hold_is_found(
+    run: PartRunner, fault: CudaFault, disproven: set[str]
+) -> None:
+    assert results(run(kernel_limits.PART, fault), "disproven") == disproven
+
+
+def test_limits_of_cgroups_are_not_tried_on_a_driver_without_them(
+    run: PartRunner, node: SimulatedNode
+) -> None:
+    node.replace_driver("580.95.05")
+    outcomes = run(kernel_limits.PART)
+    reason = NotTried("driver 580.95.05 limits no cgroup; drivers do from r615 on")
+    assert set(outcomes.values()) == {reason}
+
+
+def test_limits_are_gone_afterwards(run: PartRunner, node: SimulatedNode) -> None:
+    run(kernel_limits.PART)
+    assert node.memory_limits(0) == {}

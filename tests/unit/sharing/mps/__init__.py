@@ -1,0 +1,1 @@
+"""MPS daemons, in parts."""

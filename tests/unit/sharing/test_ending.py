@@ -1,0 +1,208 @@
+"""The end of a process that was seen, with real processes, and of no other one.
+
+All processes of this machine are of one pod here, unless a test says otherwise.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sharing import ending
+from sharing.cgroup import PodCgroup
+from sharing.ending import ANOTHER, GONE, MOVED, end_process
+from sharing.processes import FoundProcess, GoneProcess, ProcessTable, ticks
+from sharing.use import GpuProcess
+from tests.eventually import eventually
+
+POD = PodCgroup("0a1b2c3d-1111-2222-3333-444455556666", "4f" * 32)
+_LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
+_TRIES = 100
+"""Others on this machine also start processes."""
+
+
+class Table(ProcessTable):
+    """The processes of this machine, in a pod."""
+
+    def __init__(self, pod: PodCgroup | None = POD) -> None:
+        super().__init__(Path("/proc"), ())
+        self.pod = pod
+        self.before: Callable[[], object] = lambda: None
+        """Called before a process is read once more."""
+        self.after: Callable[[], object] = lambda: None
+        """Called after it."""
+
+    def find(self, pid: int, listed_at: int) -> FoundProcess | GoneProcess:
+        self.before()
+        found = super().find(pid, listed_at)
+        self.after()
+        if isinstance(found, GoneProcess):
+            return found
+        return FoundProcess(found.started, found.runs, self.pod)
+
+
+class Sleepers:
+    """Processes that sleep."""
+
+    def __init__(self) -> None:
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        made = subprocess.Popen(
+            [sys.executable, "-c", "import signal; signal.pause()"], stdin=subprocess.DEVNULL
+        )
+        self.started.append(made)
+        return made
+
+    def take_pid(self, pid: int) -> subprocess.Popen[bytes]:
+        """Ends the process with this PID, and gives the PID to another."""
+        for process in self.started:
+            if process.pid == pid:
+                process.kill()
+                process.wait()
+        for _ in range(_TRIES):
+            _LAST_PID.write_text(str(pid - 1))
+            if (made := self.start()).pid == pid:
+                return made
+            self._end(made)
+        raise AssertionError(f"{_TRIES} processes did not get the PID {pid}")
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+
+    def end_all(self) -> None:
+        for process in self.started:
+            self._end(process)
+
+
+@pytest.fixture
+def sleepers() -> Iterator[Sleepers]:
+    made = Sleepers()
+    try:
+        yield made
+    finally:
+        made.end_all()
+
+
+needs_pids = pytest.mark.skipif(
+    not os.access(_LAST_PID, os.W_OK), reason=f"{_LAST_PID} cannot be written on this machine"
+)
+
+
+def seen(process: subprocess.Popen[bytes], table: Table) -> GpuProcess:
+    """The process as a sample has it."""
+    found = table.find(process.pid, ticks() + 1)
+    assert isinstance(found, FoundProcess)
+    assert found.pod is not None
+    eventually(lambda: ticks() > found.started + 1)
+    return GpuProcess(
+        pid=process.pid,
+        started=found.started,
+        runs=True,
+        pod_uid=found.pod.pod_uid,
+        container_id=found.pod.container_id,
+        memory=2**30,
+        sm_percent=0,
+        outside_mps=False,
+    )
+
+
+def test_a_process_that_is_as_it_was_seen_is_ended(sleepers: Sleepers) -> None:
+    process, table = sleepers.start(), Table()
+    assert end_process(table, seen(process, table)) is None
+    assert process.wait(30) == -signal.SIGKILL
+
+
+def test_a_process_that_has_ended_is_not(sleepers: Sleepers) -> None:
+    process, table = sleepers.start(), Table()
+    known = seen(process, table)
+    process.kill()
+    process.wait()
+    assert end_process(table, known) == GONE
+
+
+@needs_pids
+def test_the_process_that_has_its_pid_by_now_lives(sleepers: Sleepers) -> None:
+    process, table = sleepers.start(), Table()
+    known = seen(process, table)
+    another = sleepers.take_pid(process.pid)
+    assert end_process(table, known) == ANOTHER
+    assert another.poll() is None
+
+
+@needs_pids
+@pytest.mark.parametrize(("moment", "reason"), [("before", ANOTHER), ("after", GONE)])
+def test_a_pid_that_is_given_away_during_the_act_ends_nobody(
+    sleepers: Sleepers, moment: str, reason: str
+) -> None:
+    process, table = sleepers.start(), Table()
+    known = seen(process, table)
+    taken: list[subprocess.Popen[bytes]] = []
+    setattr(table, moment, lambda: taken.append(sleepers.take_pid(process.pid)))
+    assert end_process(table, known) == reason
+    assert [another.poll() for another in taken] == [None]
+
+
+@pytest.mark.parametrize(
+    "now", [None, PodCgroup("another", POD.container_id), PodCgroup(POD.pod_uid, "another")]
+)
+def test_a_process_that_has_moved_lives(sleepers: Sleepers, now: PodCgroup | None) -> None:
+    process, table = sleepers.start(), Table()
+    known = seen(process, table)
+    table.pod = now
+    assert end_process(table, known) == MOVED
+    assert process.poll() is None
+
+
+def test_a_process_whose_first_thread_has_ended_is_ended(sleepers: Sleepers) -> None:
+    script = (
+        "import ctypes, threading, signal\n"
+        "threading.Thread(target=lambda: threading.Event().wait()).start()\n"
+        "ctypes.CDLL(None).syscall(60, 0)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.DEVNULL)
+    sleepers.started.append(process)
+    stat = Path(f"/proc/{process.pid}/stat")
+    eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+    table = Table()
+    known = seen(process, table)
+    assert end_process(table, known) is None
+    assert process.wait(30) == -signal.SIGKILL
+
+
+@contextmanager
+def refused(monkeypatch: pytest.MonkeyPatch, error: OSError) -> Iterator[None]:
+    def refuse(*_: object) -> int:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pidfd_open", refuse)
+        yield
+
+
+def test_a_kernel_that_cannot_is_a_reason(
+    sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, table = sleepers.start(), Table()
+    known = seen(process, table)
+    with refused(monkeypatch, OSError(38, "Function not implemented")):
+        assert "cannot be opened" in str(end_process(table, known))
+        assert "Linux has from 5.3 on" in str(ending.problem())
+    assert process.poll() is None
+    assert ending.problem() is None
+
+
+def test_no_descriptor_stays_open(sleepers: Sleepers) -> None:
+    table = Table()
+    known = [seen(sleepers.start(), table) for _ in range(2)]
+    before = os.listdir("/proc/self/fd")
+    for process in known:
+        end_process(table, process)
+        end_process(Table(None), process)
+    assert os.listdir("/proc/self/fd") == before
