@@ -123,11 +123,11 @@ def pods_under_mps(
 ) -> frozenset[tuple[str, str]]:
     """Returns the pods that can compute by MPS alone: the UUID of the GPU, and the UID of the pod.
 
-    The daemons of all claims that the pod has on the GPU are ready: no process tells of which of
-    them it is.
+    The daemons of all claims that the pod has on the GPU are ready, and have the memory of all
+    shares of the claim: no process tells of which claim or share it is.
     """
     ready = {
-        (daemon.wanted.claim.uid, device.uuid)
+        (daemon.wanted.claim.uid, device.uuid): device.memory_mib
         for daemon in daemons
         if daemon.state == "ready" and daemon.wanted in wanted.daemons
         for device in daemon.wanted.devices
@@ -135,7 +135,8 @@ def pods_under_mps(
     under: set[tuple[str, str]] = set()
     beside: set[tuple[str, str]] = set()
     for share in wanted.shares:
-        found = under if (share.claim.uid, share.gpu) in ready else beside
+        by_mps = ready.get((share.claim.uid, share.gpu)) == share.memory_mib
+        found = under if by_mps else beside
         found.update((share.gpu, pod.uid) for pod in share.pods)
     return frozenset(under - beside)
 

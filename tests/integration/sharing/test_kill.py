@@ -113,6 +113,26 @@ def test_only_memory_of_the_gpu_counts(node: Site, cgroups: Kubepods) -> None:
     assert process.poll() is None
 
 
+def test_who_computes_outside_of_mps_is_ended(node: Site, cgroups: Kubepods) -> None:
+    client, leaver, neighbour = (run(node, cgroups, pod, 100) for pod in ("a", "a", "b"))
+    node.gpus.run_process(0, client.pid, memory=100 * MIB, kinds=frozenset({"compute", "mps"}))
+    with node.connected() as plugin:
+        daemon = node.daemon("a", memory_mib=1000)
+        plugin.want(node.share("a", "a"), node.share("b", "b"), daemons=[daemon])
+        assert was_ended(node, leaver)
+        use = plugin.use("a", lambda use: use.ended and use.used_mib == 100)
+        assert use.last_ended is not None
+        assert (use.last_ended.pod, use.last_ended.why) == (reference("a"), "mps")
+        (server, *_) = node.cgroup("a").pids()
+        node.gpus.run_process(0, server, memory=70_000 * MIB)
+        node.gpus.run_process(0, client.pid, memory=2000 * MIB, kinds=frozenset({"mps"}))
+        assert was_ended(node, client)
+        report = plugin.report(lambda report: report.uses and report.uses[0].ended == 2)
+        assert report.strangers == ()
+        assert server in node.cgroup("a").pids()
+    assert neighbour.poll() is None
+
+
 def test_a_process_of_no_pod_is_never_ended(node: Site, cgroups: Kubepods) -> None:
     own, process = node.sleeper(), run(node, cgroups, "a", 900)
     node.gpus.run_process(0, own, memory=70_000 * MIB)

@@ -251,6 +251,14 @@ def test_a_pod_with_another_claim_on_the_gpu_can_compute_outside() -> None:
     assert [watch.sample(outside()) for _ in range(5)] == [[]] * 5
 
 
+def test_nor_in_a_pod_whose_claim_has_a_share_without_a_daemon() -> None:
+    watch = by_mps()
+    own, other = watch.asked.shares
+    more = own.model_copy(update={"memory_mib": 1500})
+    watch.asked = watch.asked.model_copy(update={"shares": (more, other)})
+    assert [watch.sample(outside()) for _ in range(5)] == [[]] * 5
+
+
 def test_a_process_without_a_figure_is_ended_for_it() -> None:
     watch = by_mps()
     assert [watch.sample(outside(1, None)), watch.sample(outside(1, None))] == [[], [1]]
