@@ -67,7 +67,7 @@ def run(node: SimulatedNode, folder: Path) -> Iterator[PartRunner]:
             made.callback(library.close)
             gpu = found_gpu(place.reader(library).read(), None)
             assert not isinstance(gpu, str), gpu
-            findings = list(part.run(Bench(place, library, gpu.gpu)))
+            findings = list(part.run(Bench(place, library, gpu)))
             assert all(isinstance(found, Fact | ProofVerdict) for found in findings)
             return {
                 found.statement.name: found.outcome

@@ -77,7 +77,9 @@ def test_limits_are_gone_afterwards(run: PartRunner, node: SimulatedNode) -> Non
 
 def test_mps_is_not_tried_on_an_old_driver(run: PartRunner, node: SimulatedNode) -> None:
     node.replace_driver("535.183.06")
-    assert set(run(mps.PART).values()) == {NotTried("driver 535.183.06 is older than 550")}
+    [outcome] = set(run(mps.PART).values())
+    assert isinstance(outcome, NotTried)
+    assert outcome.reason.startswith("MPS is used from driver 550 and compute capability 7.0 on")
 
 
 @pytest.fixture
@@ -89,14 +91,28 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "_PATIENCE", 3.0)
 
 
-def test_a_use_that_exceeds_its_share_is_noticed(run: PartRunner, few: None) -> None:
-    outcomes = run(watchdog.PART)
-    assert results(outcomes, "disproven") == set()
-    assert "watchdog-notices" in results(outcomes, "proven")
-
-
 def test_a_use_that_nobody_notices_is_found(
     run: PartRunner, few: None, node: SimulatedNode
 ) -> None:
     node.fail("nvmlDeviceGetComputeRunningProcesses_v3", pynvml.NVML_ERROR_UNKNOWN)
     assert "watchdog-notices" in results(run(watchdog.PART), "disproven")
+
+
+def test_violators_are_ended(run: PartRunner, few: None) -> None:
+    assert results(run(watchdog.PART), "proven") == {
+        statement.name for statement in watchdog.PART.statements
+    }
+
+
+def test_violators_that_nobody_ends_are_found(
+    run: PartRunner, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "_TOO_MUCH_MIB", -1024)  # within the share
+    assert results(run(watchdog.PART), "disproven") == {"watchdog-notices", "watchdog-ends"}
+
+
+def test_violators_that_are_ended_late_are_found(
+    run: PartRunner, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "_HALF", 0.0)
+    assert results(run(watchdog.PART), "disproven") == {"watchdog-latency"}
