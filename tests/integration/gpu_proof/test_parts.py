@@ -75,6 +75,34 @@ def test_limits_are_gone_afterwards(run: PartRunner, node: SimulatedNode) -> Non
     assert node.memory_limits(0) == {}
 
 
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that take longer than what is around them."""
+    monkeypatch.setattr(mps, "_KERNEL", 0.05)
+    monkeypatch.setattr(mps, "_TURNS", 4.0)
+
+
+def test_shares_with_mps_keep_within_their_limits(run: PartRunner, slow: None) -> None:
+    outcomes = run(mps.PART)
+    assert results(outcomes, "proven") == {statement.name for statement in mps.PART.statements}
+
+
+@pytest.mark.parametrize(
+    ("fault", "disproven"),
+    [
+        ("cuMemCreate is not limited", {"mps-cuMemCreate"}),
+        ("no percentage holds", {"mps-multiprocessors", "mps-throughput"}),
+        ("the environment raises limits", {"mps-environment"}),
+        ("turns are of processes", {"mps-turns"}),
+        ("a fault is everyone's", {"mps-fault"}),
+    ],
+)
+def test_a_limit_of_mps_that_does_not_hold_is_found(
+    run: PartRunner, slow: None, fault: CudaFault, disproven: set[str]
+) -> None:
+    assert results(run(mps.PART, fault), "disproven") == disproven
+
+
 def test_mps_is_not_tried_on_an_old_driver(run: PartRunner, node: SimulatedNode) -> None:
     node.replace_driver("535.183.06")
     [outcome] = set(run(mps.PART).values())
