@@ -16,7 +16,7 @@ from gpu_proof.client import ClientError, CudaClient
 from gpu_proof.finding import ProofStatement, ProofVerdict, judged
 from gpu_proof.sharing_process import SharingError, SharingProcess
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.gpu import Gpu
+from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.nvml.mig_instance import handle_of
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.nvml.usage import UsageReader
@@ -71,10 +71,11 @@ class ProofPlace:
 class Bench:
     """A GPU to prove something on."""
 
-    def __init__(self, place: ProofPlace, library: NvmlLibrary, gpu: Gpu) -> None:
+    def __init__(self, place: ProofPlace, library: NvmlLibrary, observed: ObservedGpu) -> None:
         self.place = place
         self.library = library
-        self.gpu = gpu
+        self.gpu = observed.gpu
+        self.state = observed.state
 
     @property
     def share_mib(self) -> int:
@@ -164,6 +165,19 @@ class Bench:
             return next((process for process in self.processes() if process.pid == pid), None)
 
         return poll(look, within)
+
+    def memory(self, pid: int) -> int:
+        """Returns the memory of a process on the GPU, in bytes; 0 if it is not listed.
+
+        Raises:
+            SharingError: the driver does not say it.
+        """
+        found = self.process(pid)
+        if found is None:
+            return 0
+        if found.memory is None:
+            raise SharingError(f"the driver does not say how much memory PID {pid} has")
+        return found.memory
 
     def _kubepods(self) -> KubepodsFolder:
         cgroup, root = self.place.cgroup, self.place.cgroup_root

@@ -9,20 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gpu_proof.bench import MIB, Bench, poll, tried
+from gpu_proof.bench import MIB, Bench, tried
 from gpu_proof.client import ClientError, CudaClient
 from gpu_proof.cuda import AllocatingCall
 from gpu_proof.filling import Starting, escapes, held
 from gpu_proof.finding import Fact, ProofFinding, ProofStatement, judged, untried
-from gpu_proof.mps_share import MpsShare, computing, mps_share
+from gpu_proof.mps_share import MpsShare, mps_share
 from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
 from gpu_proof.sharing_process import SharingError, SharingProcess
+from kubelet_plugin.devices.levels import MPS_CAPABILITY, MPS_DRIVER, has_mps
 from kubelet_plugin.inventory.gpu import Gpu
 from sharing.use import memory_mib
 
-_LEAST_DRIVER: Final = 550
-_LEAST_CAPABILITY: Final = (7, 0)
 _READY: Final = 60.0
 _THREADS: Final = 50
 """Percent of the multiprocessors that each of the two shares has."""
@@ -56,7 +55,7 @@ SLOWER: Final = ProofStatement(
 )
 OUTSIDE: Final = ProofStatement(
     "mps-outside",
-    "A process without the variable of the pipes is listed as computing, and not as client of MPS.",
+    "A process without the variable of the pipes is seen as computing outside of MPS.",
 )
 TURNS: Final = ProofStatement(
     "mps-turns", "A share with one process and a share with three get equal turns (3:4 to 4:3)."
@@ -94,13 +93,14 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
 
 
 def _unfit(gpu: Gpu) -> str | None:
-    """Why this GPU has no MPS, of which each client can have limits and its own address space."""
-    branch = (gpu.driver_version or "").partition(".")[0]
-    if branch.isdecimal() and int(branch) < _LEAST_DRIVER:
-        return f"driver {gpu.driver_version} is older than {_LEAST_DRIVER}"
-    if (gpu.cuda_compute_capability or (0, 0)) < _LEAST_CAPABILITY:
-        return f"{gpu.product_name} has a compute capability below 7.0"
-    return None
+    """Why the product runs no MPS on this GPU."""
+    if has_mps(gpu):
+        return None
+    capability = ".".join(map(str, MPS_CAPABILITY))
+    return (
+        f"MPS is used from driver {MPS_DRIVER} and compute capability {capability} on, and this is "
+        f"driver {gpu.driver_version} and {gpu.product_name}"
+    )
 
 
 def _ready(sharing: SharingProcess, shares: Sequence[MpsShare]) -> tuple[bool, str]:
@@ -165,16 +165,11 @@ def _outside(bench: Bench, share: MpsShare) -> tuple[bool, str]:
         inside.get("attach")
         outside.get("attach")
 
-        def look() -> tuple[set[int], set[int]] | None:
-            compute, clients = computing(bench)
-            return (compute, clients) if {inside.pid, outside.pid} <= compute | clients else None
-
-        seen = poll(look, 10.0)
-    if seen is None:
-        return False, "NVML does not list both"
-    compute, clients = seen
-    measured = f"clients of MPS: {sorted(clients)}; inside {inside.pid}, outside {outside.pid}"
-    return inside.pid in clients and outside.pid in compute - clients, measured
+        within, without = bench.process(inside.pid), bench.process(outside.pid)
+    if within is None or without is None:
+        return False, "the driver does not list both"
+    measured = f"outside of MPS: {without.outside_mps}; inside: {within.outside_mps}"
+    return without.outside_mps and not within.outside_mps, measured
 
 
 def _cost(bench: Bench, share: MpsShare) -> Iterator[ProofFinding]:

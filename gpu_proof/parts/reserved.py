@@ -29,8 +29,7 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
         return
     with bench.client() as client:
         client.get("attach")
-        before = bench.process(client.pid)
-        context = 0 if before is None else memory_mib([before])
+        context = bench.memory(client.pid) // MIB
         had = int(client.get("fill", kind="cuMemAlloc", most=promised * MIB)) // MIB
         seen = client.get("total_memory") // MIB
     yield Fact("promised", "Memory that shares have together", f"{promised} MiB")

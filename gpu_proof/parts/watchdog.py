@@ -14,7 +14,6 @@ from gpu_proof.finding import ProofFinding, ProofStatement, judged, untried
 from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
 from gpu_proof.sharing_process import SharingProcess
-from sharing.settings import SharingSettings
 
 _TRIALS: Final = 50
 _LONGEST: Final = 10.0
@@ -52,9 +51,6 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
     with bench.pod() as (uid, pod):
         with bench.sharing() as sharing:
             yield from _notices(bench, sharing, uid, pod)
-        if "watchdog" not in SharingSettings.model_fields:
-            yield from untried((WITHIN, *_KILLING), "this version of carina-sharing ends nobody")
-            return
         with bench.sharing(watchdog="kill") as sharing:
             _want(bench, sharing, uid)
             report = sharing.report(lambda _: True, within=_PATIENCE, what="anything")
