@@ -27,6 +27,11 @@ from tests.integration.test_shares import Sharing
 
 WITHIN: Final = 30.0
 """Seconds in which a process ends, or has seen what changed."""
+DEMANDS_MPS: Final = {
+    "apiVersion": "resource.carina.dev/v1alpha1",
+    "kind": "ShareConfig",
+    "enforcement": {"memory": "mps"},
+}
 _MIB: Final = 2**20
 _VERSIONS: Final[tuple[Version, ...]] = ("v2", "v1")
 Part: TypeAlias = Literal["plugin", "sharing"]

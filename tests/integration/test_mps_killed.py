@@ -14,16 +14,11 @@ import grpc
 import pytest
 
 from tests.eventually import eventually
-from tests.integration.sharing_node import WITHIN, Part, SharingNode, sharing_node
+from tests.integration.sharing_node import DEMANDS_MPS, WITHIN, Part, SharingNode, sharing_node
 from tests.integration.test_shares import amounts
 from tests.length import scaled, seed
 
 _EVERY: Final = 4 // min(scaled(4), 4)
-_DEMANDS_MPS: Final = {
-    "apiVersion": "resource.carina.dev/v1alpha1",
-    "kind": "ShareConfig",
-    "enforcement": {"memory": "mps"},
-}
 _BESIDE, _NEW = "beside", "new"
 _FEWEST: Final = 4
 """Steps that there are at least."""
@@ -44,7 +39,7 @@ def node() -> Iterator[SharingNode]:
         made.start("sharing")
         made.start("plugin")
         for claim in (_BESIDE, _NEW):
-            made.claims.add_pod(claim, capacity=amounts("10Gi", 10), config=_DEMANDS_MPS)
+            made.claims.add_pod(claim, capacity=amounts("10Gi", 10), config=DEMANDS_MPS)
         assert not made.claims.prepare(_BESIDE).error
         yield made
 

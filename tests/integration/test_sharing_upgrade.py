@@ -12,7 +12,7 @@ import pytest
 
 from tests.eventually import eventually
 from tests.integration.old_tree import tree_of
-from tests.integration.sharing_node import WITHIN, Part, SharingNode, sharing_node
+from tests.integration.sharing_node import DEMANDS_MPS, WITHIN, Part, SharingNode, sharing_node
 from tests.integration.test_shares import amounts
 
 _OLD: Final = "77fd880f"
@@ -59,3 +59,30 @@ def test_shares_outlast_updates_in_any_order_and_back(
         assert not sharing.unprepare(pod).error
     assert node.prepared() == {}
     eventually(lambda: node.used() == {}, within=WITHIN)
+
+
+def test_a_demand_for_mps_waits_for_carina_sharing_and_outlasts_its_way_back(
+    node: SharingNode, old_tree: Path
+) -> None:
+    node.start("sharing", old_tree)
+    node.start("plugin")
+    claims = node.claims
+    claims.add_pod("train", capacity=amounts("10Gi", 10), config=DEMANDS_MPS)
+    assert "demands enforcement by mps for memory" in claims.prepare("train").error
+    assert node.prepared() == {}
+
+    node.update("sharing")
+    eventually(lambda: not claims.prepare("train").error, within=WITHIN)
+    before, leader = node.prepared(), node.leader("train")
+
+    node.update("sharing", old_tree)
+    assert not claims.prepare("train").error
+    assert (node.prepared(), node.leader("train")) == (before, leader)
+
+    node.update("sharing")
+    eventually(lambda: {seen.state for seen in node.daemons().values()} == {"ready"}, within=WITHIN)
+    assert not claims.prepare("train").error
+    assert (node.prepared(), node.leader("train")) == (before, leader)
+
+    assert not claims.unprepare("train").error
+    eventually(lambda: node.leader("train") is None, within=WITHIN)
