@@ -19,6 +19,7 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.nvml.mig_instance import handle_of
 from kubelet_plugin.nvml.reader import NvmlReader
+from kubelet_plugin.nvml.usage import UsageReader
 from sharing.cgroup import KubepodsFolder
 from sharing.observation import Seen, Unseen
 from sharing.processes import GpuProcesses, ProcessTable
@@ -137,13 +138,24 @@ class Bench:
             SharingError: the driver does not say them.
         """
         reader = GpuProcesses(ProcessTable(Path("/proc"), (self._kubepods(),)))
-        with self.library.lease():
-            sample = reader.read(self.gpu.uuid)
+        with self.library.lease() as session:
+            sample = reader.read(self.gpu.uuid, session)
         match sample:
             case Seen(processes):
                 return processes
             case Unseen(reason):
                 raise SharingError(f"the processes of the GPU cannot be told: {reason}")
+
+    def used_memory(self) -> int:
+        """Returns the memory of the GPU that is used, as the plugin reads it, in bytes.
+
+        Raises:
+            SharingError: the driver does not say it.
+        """
+        usage = UsageReader(self.library).read([self.gpu], ()).get(self.gpu.uuid)
+        if usage is None:
+            raise SharingError("the driver does not say how much memory of the GPU is used")
+        return usage.memory_used
 
     def process(self, pid: int, within: float = 5.0) -> GpuProcess | None:
         """Returns a process on the GPU; None if it is not listed within these seconds."""

@@ -99,9 +99,9 @@ def _place(options: argparse.Namespace, left: list[str]) -> Iterator[ProofPlace]
 
     What cannot be removed is added to `left`.
     """
-    name = f"gpu-proof-{os.getpid()}.carina.dev"
+    name = f"proof-{os.getpid()}.dev"  # short, since paths of sockets have limits
     with ExitStack() as made:
-        folder = Path(tempfile.mkdtemp(prefix="carina-proof-"))
+        folder = Path(tempfile.mkdtemp(prefix="carina-"))
         made.callback(_remove_folder, folder, left)
         root = own_cgroups.mount()
         cgroup = None

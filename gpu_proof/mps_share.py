@@ -1,6 +1,5 @@
 """A share with an MPS daemon, as a container has it: the pipes and /dev/shm of its daemon."""
 
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,7 +68,7 @@ def mps_share(
     bench: Bench, sharing: SharingProcess, name: str, memory_mib: int, threads: int
 ) -> MpsShare:
     """Returns a share. Its daemon has to be wanted yet."""
-    claim = Reference(namespace="gpu-proof", name=name, uid=str(uuid.uuid4()))
+    claim = Reference(namespace="gpu-proof", name=name, uid=name)
     device = MpsDevice(uuid=bench.gpu.uuid, memory_mib=memory_mib)
     wanted = WantedDaemon(claim=claim, devices=(device,), thread_percentage=threads)
     return MpsShare(bench, sharing, wanted)

@@ -21,6 +21,10 @@ FREEING: Final = 17
 """Samples, of about five seconds, in which the driver can free what an ended process had. It is not
 waited for longer, since its parent decides when the process is gone."""
 
+APART: Final = 0.2
+"""Seconds between two samples that count: what is wanted is sampled at once when it changes, and
+that two samples are in a row would say little if they were taken at the same time."""
+
 ViolationKind: TypeAlias = Literal["memory", "mps"]
 
 
@@ -54,6 +58,8 @@ class Violations:
     outside: frozenset[tuple[int, int]] = frozenset()
     """The processes that computed outside of MPS in the last sample."""
     awaited: tuple[Awaited, ...] = ()
+    at: float | None = None
+    """When the last sample that counts was taken, in seconds since 1970."""
 
     def unseen(self) -> "Violations":
         """What it is where there was no sample, or where the use has become another."""
@@ -66,16 +72,19 @@ def violator(
     used_mib: int,
     under_mps: Collection[tuple[str, str]],
     before: Violations,
+    now: float,
 ) -> tuple[Violator | None, Violations]:
     """Returns the process to be ended after a sample of a use, and what the sample leaves.
 
     `processes` are all of the GPU, `used_mib` what those of the use have of it, and `under_mps` the
-    pods under MPS (`pods_under_mps`).
+    pods under MPS (`pods_under_mps`). `now` is in seconds since 1970.
     """
+    if before.at is not None and 0 <= now - before.at < APART:
+        return None, before
     pods = {pod.uid: pod for pod in use.pods}
     awaited = _still_there(before.awaited, processes)
     if awaited:
-        return None, Violations(awaited=awaited)
+        return None, Violations(awaited=awaited, at=now)
     own = [process for process in processes if process.pod_uid in pods]
     outside = [
         process
@@ -85,6 +94,7 @@ def violator(
     after = Violations(
         above=before.above + 1 if used_mib > limit_mib(use.memory_mib) else 0,
         outside=frozenset(process.identity for process in outside),
+        at=now,
     )
     why: ViolationKind = "memory"
     chosen = None

@@ -14,6 +14,7 @@ from documentation.markdown import code, paragraph, sentence, table
 from kubelet_plugin.claim_status.live_claims import ClaimsNow
 from kubelet_plugin.report.gpu_metrics import GpuMetrics
 from kubelet_plugin.report.metrics import PluginMetrics
+from kubelet_plugin.report.mps_metrics import MpsMetrics
 from kubelet_plugin.report.share_metrics import ShareMetrics
 from sharing.metrics import SharingMetrics
 from sharing.sampling import SamplingCounts
@@ -73,6 +74,7 @@ def _of_plugin() -> _Registry:
     metrics = PluginMetrics(registry)
     metrics.add(GpuMetrics(ClaimsNow, dict))
     metrics.add(ShareMetrics(ClaimsNow, lambda: None, dict))
+    metrics.add(MpsMetrics(lambda: None))
     return registry
 
 

@@ -18,7 +18,11 @@ from gpu_proof.mps_share import MpsShare, computing, mps_share
 from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
 from gpu_proof.sharing_process import SharingError, SharingProcess
+from kubelet_plugin.inventory.gpu import Gpu
+from sharing.use import memory_mib
 
+_LEAST_DRIVER: Final = 550
+_LEAST_CAPABILITY: Final = (7, 0)
 _READY: Final = 60.0
 _THREADS: Final = 50
 """Percent of the multiprocessors that each of the two shares has."""
@@ -72,6 +76,9 @@ STATEMENTS: Final = (
 
 
 def _run(bench: Bench) -> Iterator[ProofFinding]:
+    if (reason := _unfit(bench.gpu)) is not None:
+        yield from untried(STATEMENTS, reason)
+        return
     with bench.sharing() as sharing:
         sharing.want()
         offers = sharing.report(lambda _: True, within=_READY, what="anything").offers
@@ -84,6 +91,16 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
         yield ready
         if ready.outcome.result == "proven":
             yield from _shares(bench, first, second)
+
+
+def _unfit(gpu: Gpu) -> str | None:
+    """Why this GPU has no MPS, of which each client can have limits and its own address space."""
+    branch = (gpu.driver_version or "").partition(".")[0]
+    if branch.isdecimal() and int(branch) < _LEAST_DRIVER:
+        return f"driver {gpu.driver_version} is older than {_LEAST_DRIVER}"
+    if (gpu.cuda_compute_capability or (0, 0)) < _LEAST_CAPABILITY:
+        return f"{gpu.product_name} has a compute capability below 7.0"
+    return None
 
 
 def _ready(sharing: SharingProcess, shares: Sequence[MpsShare]) -> tuple[bool, str]:
@@ -165,7 +182,7 @@ def _cost(bench: Bench, share: MpsShare) -> Iterator[ProofFinding]:
         client.get("attach")
         servers = share.servers()
         host = sum(map(_resident_kib, servers)) // 1024
-        gpu = sum(process.memory for process in bench.processes() if process.pid in servers) // MIB
+        gpu = memory_mib(process for process in bench.processes() if process.pid in servers)
     yield Fact("mps-host-memory", "Resident memory of a daemon and its server", f"{host} MiB")
     yield Fact("mps-gpu-memory", "GPU memory of a daemon and its server", f"{gpu} MiB")
 

@@ -13,6 +13,7 @@ from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
 from kubelet_plugin.devices.levels import detected_levels
 from kubelet_plugin.devices.share import shareable_mib
+from sharing.use import memory_mib
 
 _ALLOCATED: Final = 512 * MIB
 _TOLERATED: Final = 16 * MIB
@@ -56,6 +57,7 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
 
 
 def _processes(bench: Bench) -> Iterator[ProofFinding]:
+    free = bench.used_memory() + _TOLERATED
     with bench.client() as client:
         client.get("attach")
         before = bench.process(client.pid)
@@ -64,25 +66,26 @@ def _processes(bench: Bench) -> Iterator[ProofFinding]:
         if before is None:
             return
         sentence = "Memory of a process that has a context of CUDA and nothing else"
-        yield Fact("context-memory", sentence, f"{before.memory // MIB} MiB")
+        yield Fact("context-memory", sentence, f"{memory_mib([before])} MiB")
 
         def grows() -> tuple[bool, str]:
             client.get("allocate", kind="cuMemAlloc", size=_ALLOCATED)
             after = bench.process(client.pid)
-            grown = (0 if after is None else after.memory) - before.memory
+            grown = (0 if after is None else after.memory or 0) - (before.memory or 0)
             measured = f"{grown // MIB} MiB for {_ALLOCATED // MIB} MiB"
             return abs(grown - _ALLOCATED) <= _TOLERATED, measured
 
         yield tried(GROWS, grows)
         began = time.monotonic()
         client.kill()
-        gone = poll(lambda: _is_gone(bench, client.pid) or None, 10.0)
+        gone = poll(lambda: _is_gone(bench, client.pid, free) or None, 10.0)
         took = time.monotonic() - began
         yield judged(FREED, f"after {took:.2f} s", holds=gone is not None)
 
 
-def _is_gone(bench: Bench, pid: int) -> bool:
-    return all(process.pid != pid for process in bench.processes())
+def _is_gone(bench: Bench, pid: int, free: int) -> bool:
+    listed = any(process.pid == pid for process in bench.processes())
+    return not listed and bench.used_memory() <= free
 
 
 def _tests() -> ProofFinding:

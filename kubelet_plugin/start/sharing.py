@@ -20,6 +20,7 @@ from kubelet_plugin.prepare.mps_daemons import MpsDaemons
 from kubelet_plugin.prepare.resource import ResourceError
 from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.report.metrics import PluginMetrics
+from kubelet_plugin.report.mps_metrics import MpsMetrics
 from kubelet_plugin.report.share_metrics import ShareMetrics
 from kubelet_plugin.settings import PluginSettings
 from kubelet_plugin.sharing.claim_pods import ClaimPods
@@ -118,5 +119,6 @@ def sharing_client(
         now=time.time,
     )
     metrics.add(ShareMetrics(lambda: live_claims.now, lambda: sharing.report, lambda: sharing.pods))
+    metrics.add(MpsMetrics(lambda: sharing.report))
     cleanup.callback(sharing.stop)
     return sharing

@@ -9,7 +9,7 @@ import pytest
 
 from carina_dra.kube.api_resource import DEVICE_CLASSES
 from carina_dra.sharing.files import SOCKET
-from carina_dra.sharing.message import WantedShare
+from carina_dra.sharing.message import Offers, SharingReport, WantedShare
 from simulation.demo import manifests
 from tests.eventually import eventually
 from tests.integration.plugin_host import Host, running_host
@@ -48,6 +48,63 @@ def test_shares_are_told_when_they_are_prepared_and_when_they_are_given_back(
 
     assert not sharing.unprepare("train").error
     eventually(lambda: server.told[-1].shares == ())
+
+
+_OFFERS = SharingReport(generation=0, time=1.0, offers=Offers(ends_violators=True, no_mps=None))
+_NOTHING = SharingReport(generation=0, time=1.0)
+_OFFERED = {"memoryEnforcementMPS", "coreEnforcementMPS", "memoryEnforcementWatchdog"}
+
+
+def _offers(host: Host) -> set[str]:
+    """The attributes for what carina-sharing offers that are true of all shares."""
+    shares = [
+        device
+        for body in host.slices()
+        for device in body["spec"].get("devices", ())
+        if device["name"].endswith("-share")
+    ]
+    return {
+        name
+        for name in _OFFERED
+        if shares and all(share["attributes"][name] == {"bool": True} for share in shares)
+    }
+
+
+def _versions(host: Host) -> dict[str, str]:
+    return {body["metadata"]["name"]: body["metadata"]["resourceVersion"] for body in host.slices()}
+
+
+def test_what_it_offers_is_published_with_the_devices(host: Host, server: SharingServer) -> None:
+    host.start("--poll-seconds=0.2")
+    eventually(host.has_whole_pool)
+    assert _offers(host) == set()
+    server.say(_OFFERS)
+    eventually(lambda: _offers(host) == _OFFERED)
+    server.say(_NOTHING)
+    eventually(lambda: _offers(host) == set())
+
+
+def test_a_restart_of_carina_sharing_and_of_the_plugin_writes_no_slice(
+    host: Host, server: SharingServer
+) -> None:
+    plugin = host.start("--poll-seconds=0.2")
+    eventually(host.has_whole_pool)
+    server.say(_OFFERS)
+    eventually(lambda: _offers(host) == _OFFERED)
+    before = _versions(host)
+
+    server.close()
+    plugin.kill()
+    plugin.wait()
+    host.start("--poll-seconds=0.2")
+    again = SharingServer(host.plugin / SOCKET, first=_OFFERS)
+    eventually(lambda: bool(again.told))
+    assert _versions(host) == before
+
+    again.say(_NOTHING)
+    eventually(lambda: _offers(host) == set())
+    assert _versions(host) != before
+    again.close()
 
 
 def _share(server: SharingServer) -> WantedShare | None:

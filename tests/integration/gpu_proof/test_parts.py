@@ -2,10 +2,11 @@
 does not.
 """
 
+import pynvml
 import pytest
 
 from gpu_proof.finding import NotTried
-from gpu_proof.parts import kernel_limits, nvml, reserved
+from gpu_proof.parts import kernel_limits, mps, nvml, reserved, watchdog
 from simulation.cuda import CudaFault
 from simulation.nvml import SimulatedNode
 from tests.integration.gpu_proof.conftest import PartRunner, results
@@ -72,3 +73,30 @@ def test_limits_of_cgroups_are_not_tried_on_a_driver_without_them(
 def test_limits_are_gone_afterwards(run: PartRunner, node: SimulatedNode) -> None:
     run(kernel_limits.PART)
     assert node.memory_limits(0) == {}
+
+
+def test_mps_is_not_tried_on_an_old_driver(run: PartRunner, node: SimulatedNode) -> None:
+    node.replace_driver("535.183.06")
+    assert set(run(mps.PART).values()) == {NotTried("driver 535.183.06 is older than 550")}
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few trials, and less time for each."""
+    monkeypatch.setattr(watchdog, "_TRIALS", 2)
+    monkeypatch.setattr(watchdog, "_LEFT_ALONE", 1.0)
+    monkeypatch.setattr(watchdog, "_LONGEST", 2.0)
+    monkeypatch.setattr(watchdog, "_PATIENCE", 3.0)
+
+
+def test_a_use_that_exceeds_its_share_is_noticed(run: PartRunner, few: None) -> None:
+    outcomes = run(watchdog.PART)
+    assert results(outcomes, "disproven") == set()
+    assert "watchdog-notices" in results(outcomes, "proven")
+
+
+def test_a_use_that_nobody_notices_is_found(
+    run: PartRunner, few: None, node: SimulatedNode
+) -> None:
+    node.fail("nvmlDeviceGetComputeRunningProcesses_v3", pynvml.NVML_ERROR_UNKNOWN)
+    assert "watchdog-notices" in results(run(watchdog.PART), "disproven")

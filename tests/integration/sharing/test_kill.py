@@ -4,9 +4,14 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from sharing.cgroup import KubepodsFolder
+from sharing.ending import MOVED, end_process
+from sharing.processes import FoundProcess, ProcessTable, ticks
+from sharing.use import GpuProcess
 from tests.integration.sharing.cgroups import Kubepods, kubepods, mount, move
 from tests.integration.sharing.site import MIB, Site, reference, site, uid
 
@@ -135,3 +140,43 @@ def test_a_watchdog_that_warns_ends_nobody(cgroups: Kubepods) -> None:
         assert not report.offers.ends_violators
         assert report.uses[0].ended == 0
         assert process.poll() is None
+
+
+def seen(cgroups: Kubepods, pid: int) -> tuple[ProcessTable, GpuProcess]:
+    """A process as a sample has it, and the table that it is from."""
+    table = ProcessTable(Path("/proc"), (KubepodsFolder(cgroups.path),))
+    found = table.find(pid, ticks() + 1)
+    assert isinstance(found, FoundProcess)
+    assert found.pod is not None
+    return table, GpuProcess(
+        pid=pid,
+        started=found.started,
+        runs=found.runs,
+        pod_uid=found.pod.pod_uid,
+        container_id=found.pod.container_id,
+        memory=None,
+        sm_percent=None,
+        outside_mps=False,
+    )
+
+
+def test_a_process_that_moves_to_another_pod_after_the_sample_lives(
+    node: Site, cgroups: Kubepods
+) -> None:
+    pid = node.sleeper()
+    move(pid, cgroups.container(uid("a")))
+    table, process = seen(cgroups, pid)
+    move(pid, cgroups.container(uid("b")))
+    assert end_process(table, process) == MOVED
+    move(pid, cgroups.mount)
+    assert end_process(table, process) == MOVED
+    assert node.processes[-1].poll() is None
+
+
+def test_a_process_that_moves_within_its_container_is_ended(node: Site, cgroups: Kubepods) -> None:
+    pid = node.sleeper()
+    move(pid, cgroups.container(uid("a")))
+    table, process = seen(cgroups, pid)
+    move(pid, cgroups.container(uid("a"), None, "own"))
+    assert end_process(table, process) is None
+    assert node.processes[-1].wait(30) == -signal.SIGKILL

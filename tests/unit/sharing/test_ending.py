@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ class Table(ProcessTable):
         self.after()
         if isinstance(found, GoneProcess):
             return found
-        return FoundProcess(found.started, found.runs, self.pod)
+        return replace(found, pod=self.pod)
 
 
 class Sleepers:
@@ -124,6 +125,14 @@ def test_a_process_that_has_ended_is_not(sleepers: Sleepers) -> None:
     known = seen(process, table)
     process.kill()
     process.wait()
+    assert end_process(table, known) == GONE
+
+
+def test_a_process_whose_parent_has_not_heard_of_its_end_is_not(sleepers: Sleepers) -> None:
+    process, table = sleepers.start(), Table()
+    known = seen(process, table)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert end_process(table, known) == GONE
 
 

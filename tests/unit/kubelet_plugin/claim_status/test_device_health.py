@@ -122,7 +122,7 @@ def test_a_gpu_that_is_gone_has_vanished() -> None:
 
 
 @pytest.mark.parametrize("memory", ["none", "mps"])
-def test_who_shares_an_mps_server_is_told_that_faults_are_shared(
+def test_who_may_compute_by_mps_is_told_that_processes_of_a_claim_end_together(
     memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels = Levels(memory=frozenset({"mps"}) if memory == "mps" else frozenset())

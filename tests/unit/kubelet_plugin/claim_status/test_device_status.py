@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from carina_dra.config.device import Enforcement, ShareConfig
 from carina_dra.resource import AllocatedDeviceStatus, Condition, ConditionStatus
 from carina_dra.sharing.message import EndedProcess, Reference
 from kubelet_plugin.claim_status.device_health import GpusNow
@@ -105,6 +106,33 @@ def test_a_share_is_enforced_by_the_kernel_if_its_own_pod_is_limited(
     status = only(*device_statuses(shared, SetUp(limited=frozenset(gpus)), limits))
     assert status.data is not None
     assert status.data["memoryEnforcement"] == level
+
+
+_BY_MPS = ShareConfig(enforcement=Enforcement(memory=("mps",)))
+
+
+@pytest.mark.parametrize(
+    ("config", "has_daemon", "levels"),
+    [
+        (_BY_MPS, True, ("mps", "mps")),
+        (_BY_MPS, False, ("none", "time-slice")),
+        (ShareConfig(), True, ("none", "time-slice")),
+    ],
+)
+def test_a_share_is_enforced_per_process_if_it_demands_that_and_its_claim_has_a_daemon(
+    config: ShareConfig, has_daemon: bool, levels: tuple[str, str]
+) -> None:
+    shared = claim(replace(allocated("gpu-0-share", share_id="share-1"), config=config))
+    status = only(*device_statuses(shared, SetUp(mps=has_daemon), now()))
+    assert status.data is not None
+    assert (status.data["memoryEnforcement"], status.data["coreEnforcement"]) == levels
+
+
+def test_a_share_whose_daemon_fails_says_what_it_said_before() -> None:
+    shared = claim(replace(allocated("gpu-0-share", share_id="share-1"), config=_BY_MPS))
+    status = only(*device_statuses(shared, NotSetUp("its MPS daemon fails"), now()))
+    assert status.data is None
+    assert status.condition(READY) is not None
 
 
 def test_what_enforces_a_share_that_lacks_something_is_as_was_said_before() -> None:

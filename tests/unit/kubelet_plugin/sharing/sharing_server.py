@@ -4,20 +4,25 @@ import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from carina_dra.sharing.message import SharingReport, WantedShares
+
+_FIRST: Final = SharingReport(generation=0, time=0.0)
 
 
 class SharingServer:
     """Listens on a socket until it is closed; keeps what every client says."""
 
-    def __init__(self, path: Path, *, reads: bool = True) -> None:
+    def __init__(self, path: Path, *, reads: bool = True, first: SharingReport = _FIRST) -> None:
+        """`first` is what it says to each client at first."""
         self.told: list[WantedShares] = []
         self.connections: list[socket.socket] = []
         self.accepted = 0
         """How many connections there were."""
         self._path = path
         self._reads = reads
+        self._first = first
         path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listening.bind(str(path))
@@ -33,7 +38,7 @@ class SharingServer:
             self.connections.append(connection)
             self.accepted += 1
             with suppress(OSError):  # the client has ended it
-                connection.sendall(SharingReport(generation=0, time=0.0).line())
+                connection.sendall(self._first.line())
             if self._reads:
                 threading.Thread(target=self._read, args=(connection,), daemon=True).start()
 

@@ -16,7 +16,17 @@ from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import Body
 from carina_dra.kube.errors import ApiError, ApiOperation, NotFound, Unreachable
-from carina_dra.sharing.message import MOST_BYTES, ShareUse, SharingReport, Strangers, WantedDaemon
+from carina_dra.sharing.message import (
+    MOST_BYTES,
+    MpsDaemon,
+    MpsDevice,
+    Offers,
+    Reference,
+    ShareUse,
+    SharingReport,
+    Strangers,
+    WantedDaemon,
+)
 from kubelet_plugin.claims.checkpoint import Checkpoint
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.lock import FileLock
@@ -25,7 +35,12 @@ from kubelet_plugin.sharing.claim_pods import ClaimPods
 from kubelet_plugin.sharing.client import SharingClient
 from kubelet_plugin.sharing.guards import ShareGuards
 from kubelet_plugin.sharing.standing import ShareExceeded, Standings, WithinShare
-from kubelet_plugin.sharing.supervision import Supervision
+from kubelet_plugin.sharing.supervision import (
+    Answered,
+    NotAnswered,
+    SharingAway,
+    Supervision,
+)
 from tests.eventually import eventually
 from tests.samples.claims import allocated_share
 from tests.unit.kubelet_plugin.sharing.sharing_server import SharingServer
@@ -507,3 +522,58 @@ def test_a_claim_that_cannot_be_read_keeps_no_other_from_being_read(node: Node) 
     node.server()
     plugin = node.plugin()
     eventually(lambda: "b" in plugin.pods.known)
+
+
+DAEMON = WantedDaemon(
+    claim=Reference(namespace="default", name="a", uid="a"),
+    devices=(MpsDevice(uuid="GPU-0", memory_mib=1024),),
+    thread_percentage=10,
+)
+
+
+def test_it_tells_the_daemons_when_their_record_changes_and_hears_of_them(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    assert server.told[-1].daemons == ()
+
+    node.daemons = (DAEMON,)
+    plugin.supervision.changed()
+    eventually(lambda: server.told[-1].daemons == (DAEMON,))
+    assert names(server) == ["a"]
+    assert isinstance(plugin.supervision.answer, NotAnswered)
+
+    ready = MpsDaemon(wanted=DAEMON, state="ready")
+    server.say(SharingReport(generation=server.told[-1].generation, time=1.0, daemons=(ready,)))
+    answer = plugin.supervision.wait(lambda answer: isinstance(answer, Answered), 10)
+    assert isinstance(answer, Answered)
+    assert answer.daemons == {"a": ready}
+
+    server.close()
+    away = plugin.supervision.wait(lambda answer: isinstance(answer, SharingAway), 10)
+    assert isinstance(away, SharingAway)
+
+
+def test_a_change_is_answered_also_if_it_changes_nothing(node: Node) -> None:
+    """A record that was removed and is there again: it need not be told."""
+    node.daemons = (DAEMON,)
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: bool(server.told))
+    server.say(SharingReport(generation=server.told[-1].generation, time=1.0))
+    plugin.supervision.changed()
+    answer = plugin.supervision.wait(lambda answer: isinstance(answer, Answered), 10)
+    assert isinstance(answer, Answered)
+    assert len(server.told) == 1
+
+
+def test_what_it_offers_stays_for_a_while_after_its_end(node: Node) -> None:
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: server.accepted > 0)
+    server.say(SharingReport(generation=0, time=1.0, offers=Offers(no_mps=None)))
+    eventually(lambda: plugin.offered[-1:] == [ShareGuard(mps=True)])
+
+    server.close()
+    eventually(lambda: plugin.connected.count(False) > 3)
+    assert plugin.guards.of("GPU-0") == ShareGuard(mps=True)
+    plugin.seconds = 61.0
+    eventually(lambda: plugin.guards.of("GPU-0") == ShareGuard())
