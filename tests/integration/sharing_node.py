@@ -124,10 +124,17 @@ class SharingNode:
             except (OSError, ValueError):
                 return None
 
+    def watches(self, claim: str) -> bool:
+        """Whether carina-sharing watches the share of a claim."""
+        uid = self.claims.claim(claim)["metadata"]["uid"]
+        report = self.report()
+        return report is not None and any(uid in use.claims for use in report.uses)
+
     def daemons(self) -> dict[str, MpsDaemon]:
         """The MPS daemons that carina-sharing tells of, by the names of their claims."""
         report = self.report()
-        return {of.wanted.claim.name: of for of in report.daemons} if report is not None else {}
+        daemons = report.daemons if report is not None else ()
+        return {daemon.wanted.claim.name: daemon for daemon in daemons}
 
     def leader(self, claim: str) -> int | None:
         """The process of the MPS daemon of a claim; None if there is none."""

@@ -5,6 +5,7 @@ processes of their pods go on and are seen, and nothing of them is written anew.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -83,6 +84,28 @@ def test_a_demand_for_mps_waits_for_carina_sharing_and_outlasts_its_way_back(
     eventually(lambda: {seen.state for seen in node.daemons().values()} == {"ready"}, within=WITHIN)
     assert not claims.prepare("train").error
     assert (node.prepared(), node.leader("train")) == (before, leader)
+
+    assert not claims.unprepare("train").error
+    eventually(lambda: node.leader("train") is None, within=WITHIN)
+
+
+def test_an_mps_daemon_outlasts_an_earlier_plugin(node: SharingNode, old_tree: Path) -> None:
+    node.start("sharing")
+    node.start("plugin")
+    claims = node.claims
+    claims.add_pod("train", capacity=amounts("10Gi", 10), config=DEMANDS_MPS)
+    eventually(lambda: not claims.prepare("train").error, within=WITHIN)
+    before, leader = node.prepared(), node.leader("train")
+
+    for tree, beside in ((old_tree, "earlier"), (None, "later")):
+        node.update("plugin", tree)
+        claims.add_pod(beside, capacity=amounts("10Gi", 10))
+        assert not claims.prepare(beside).error
+        eventually(partial(node.watches, beside), within=WITHIN)
+        node.update("sharing")
+        eventually(lambda: node.daemons()["train"].state == "ready", within=WITHIN)
+        assert node.leader("train") == leader
+        assert before.items() <= node.prepared().items()
 
     assert not claims.unprepare("train").error
     eventually(lambda: node.leader("train") is None, within=WITHIN)
