@@ -129,7 +129,7 @@ def pods_under_mps(
     ready = {
         (daemon.wanted.claim.uid, device.uuid): device.memory_mib
         for daemon in daemons
-        if daemon.state == "ready" and daemon.wanted in wanted.daemons
+        if daemon.state == "ready" and daemon.wanted in (wanted.daemons or ())
         for device in daemon.wanted.devices
     }
     under: set[tuple[str, str]] = set()

@@ -33,12 +33,17 @@ class Host:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
+    def kubelet(self) -> Path:
+        """The kubelet's folder, with a short name: paths of sockets have limits."""
+        return self.folder / "k"
+
+    @property
     def registry(self) -> Path:
-        return self.folder / "kubelet/plugins_registry"
+        return self.kubelet / "plugins_registry"
 
     @property
     def plugin(self) -> Path:
-        return self.folder / "kubelet/plugins" / DRIVER
+        return self.kubelet / "plugins" / DRIVER
 
     @property
     def log(self) -> Path:
@@ -46,7 +51,7 @@ class Host:
 
     def start(self, *flags: str, tree: Path | None = None) -> subprocess.Popen[bytes]:
         """Starts a plugin and waits until its registration socket is there."""
-        before = self._registered()
+        before = self.registered()
         process = self.launch(*flags, tree=tree)
         eventually(lambda: self._serves(process, before), within=START_PATIENCE)
         return process
@@ -64,7 +69,7 @@ class Host:
         command = self.gpus.plugin_command(
             {
                 "node-name": NODE,
-                "kubelet-root": self.folder / "kubelet",
+                "kubelet-root": self.kubelet,
                 "cdi-directory": self.folder / "cdi",
                 "http-address": "off",
                 "device-kinds": "gpu,mig,share,monitor",
@@ -78,9 +83,9 @@ class Host:
 
     def _serves(self, process: subprocess.Popen[bytes], before: set[tuple[Path, int]]) -> bool:
         assert process.poll() is None, self.log.read_text()
-        return bool(self._registered() - before)
+        return bool(self.registered() - before)
 
-    def _registered(self) -> set[tuple[Path, int]]:
+    def registered(self) -> set[tuple[Path, int]]:
         """The registration sockets: one that is made anew is another, under the same name too."""
         found = set()
         for path in self.registry.glob("*.sock"):

@@ -4,25 +4,34 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, assert_never
 
 import pytest
 
 from carina_dra.kube.api_resource import DEVICE_CLASSES, PODS
-from carina_dra.sharing.files import SOCKET
-from carina_dra.sharing.message import SharingReport
+from carina_dra.sharing.files import MPS, SOCKET
+from carina_dra.sharing.message import MpsDaemon, SharingReport
+from sharing.mps.cgroups import DaemonCgroup, Hierarchies
 from simulation.demo import manifests
 from tests.eventually import eventually
+from tests.integration.killed import killed_before
 from tests.integration.plugin_host import DRIVER, Host, running_host
 from tests.integration.sharing.cgroups import Kubepods, Version, kubepods, mount, move
+from tests.integration.sharing.site import remove_daemons
 from tests.integration.test_shares import Sharing
 
 WITHIN: Final = 30.0
 """Seconds in which a process ends, or has seen what changed."""
+DEMANDS_MPS: Final = {
+    "apiVersion": "resource.carina.dev/v1alpha1",
+    "kind": "ShareConfig",
+    "enforcement": {"memory": "mps"},
+}
 _MIB: Final = 2**20
 _VERSIONS: Final[tuple[Version, ...]] = ("v2", "v1")
 Part: TypeAlias = Literal["plugin", "sharing"]
@@ -56,7 +65,7 @@ class SharingNode:
         process.wait()
 
     def start(self, part: Part, tree: Path | None = None) -> None:
-        """Starts a process, and waits until the other sees it."""
+        """Starts a process, and waits until it does its work."""
         match part:
             case "plugin":
                 self.running[part] = self.host.start(tree=tree)
@@ -67,10 +76,17 @@ class SharingNode:
             case _:
                 assert_never(part)
 
+    def start_killed(self, number: int, words: Sequence[str]) -> None:
+        """Starts a plugin that is killed before its n-th step about one of the words."""
+        before = self.host.registered()
+        process = self.host.launch(changed=partial(killed_before, number, words))
+        self.running["plugin"] = process
+        eventually(lambda: process.poll() is not None or self.host.registered() - before)
+
     def _launch_sharing(self, tree: Path | None) -> subprocess.Popen[bytes]:
         command = self.host.gpus.sharing_command(
             {
-                "kubelet-root": self.host.folder / "kubelet",
+                "kubelet-root": self.host.kubelet,
                 "http-address": "off",
                 "kubepods": self.pods.path,
             }
@@ -108,6 +124,23 @@ class SharingNode:
             except (OSError, ValueError):
                 return None
 
+    def watches(self, claim: str) -> bool:
+        """Whether carina-sharing watches the share of a claim."""
+        uid = self.claims.claim(claim)["metadata"]["uid"]
+        report = self.report()
+        return report is not None and any(uid in use.claims for use in report.uses)
+
+    def daemons(self) -> dict[str, MpsDaemon]:
+        """The MPS daemons that carina-sharing tells of, by the names of their claims."""
+        report = self.report()
+        daemons = report.daemons if report is not None else ()
+        return {daemon.wanted.claim.name: daemon for daemon in daemons}
+
+    def leader(self, claim: str) -> int | None:
+        """The process of the MPS daemon of a claim; None if there is none."""
+        uid = self.claims.claim(claim)["metadata"]["uid"]
+        return DaemonCgroup(Hierarchies.find(Path("/sys/fs/cgroup")), DRIVER, uid).leader()
+
     def used(self) -> dict[str, int]:
         """What carina-sharing sees that pods use, in MiB."""
         report = self.report()
@@ -122,15 +155,17 @@ def sharing_node() -> Iterator[SharingNode]:
     if hierarchy is None:
         pytest.skip("no cgroup hierarchy is mounted writable on this machine")
     with ExitStack() as cleanup:
-        host = cleanup.enter_context(running_host())
+        host = cleanup.enter_context(running_host(top=Path("/tmp")))  # daemons have a /dev/shm
         made = SharingNode(host, cleanup.enter_context(kubepods(hierarchy, systemd=False)))
+        cleanup.callback(remove_daemons, host.plugin / MPS, DRIVER)
+        cleanup.callback(_end, host.processes)
         cleanup.callback(_end, made.workers)
         for device_class in manifests.load(manifests.DEPLOY / "deviceclass.yaml"):
             host.client.create(DEVICE_CLASSES, device_class)
         yield made
 
 
-def _end(workers: list[subprocess.Popen[bytes]]) -> None:
-    for worker in workers:
-        worker.kill()
-        worker.wait()
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
+        process.wait()

@@ -5,6 +5,7 @@ processes of their pods go on and are seen, and nothing of them is written anew.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.eventually import eventually
 from tests.integration.old_tree import tree_of
-from tests.integration.sharing_node import WITHIN, Part, SharingNode, sharing_node
+from tests.integration.sharing_node import DEMANDS_MPS, WITHIN, Part, SharingNode, sharing_node
 from tests.integration.test_shares import amounts
 
 _OLD: Final = "77fd880f"
@@ -59,3 +60,52 @@ def test_shares_outlast_updates_in_any_order_and_back(
         assert not sharing.unprepare(pod).error
     assert node.prepared() == {}
     eventually(lambda: node.used() == {}, within=WITHIN)
+
+
+def test_a_demand_for_mps_waits_for_carina_sharing_and_outlasts_its_way_back(
+    node: SharingNode, old_tree: Path
+) -> None:
+    node.start("sharing", old_tree)
+    node.start("plugin")
+    claims = node.claims
+    claims.add_pod("train", capacity=amounts("10Gi", 10), config=DEMANDS_MPS)
+    assert "demands enforcement by mps for memory" in claims.prepare("train").error
+    assert node.prepared() == {}
+
+    node.update("sharing")
+    eventually(lambda: not claims.prepare("train").error, within=WITHIN)
+    before, leader = node.prepared(), node.leader("train")
+
+    node.update("sharing", old_tree)
+    assert not claims.prepare("train").error
+    assert (node.prepared(), node.leader("train")) == (before, leader)
+
+    node.update("sharing")
+    eventually(lambda: {seen.state for seen in node.daemons().values()} == {"ready"}, within=WITHIN)
+    assert not claims.prepare("train").error
+    assert (node.prepared(), node.leader("train")) == (before, leader)
+
+    assert not claims.unprepare("train").error
+    eventually(lambda: node.leader("train") is None, within=WITHIN)
+
+
+def test_an_mps_daemon_outlasts_an_earlier_plugin(node: SharingNode, old_tree: Path) -> None:
+    node.start("sharing")
+    node.start("plugin")
+    claims = node.claims
+    claims.add_pod("train", capacity=amounts("10Gi", 10), config=DEMANDS_MPS)
+    eventually(lambda: not claims.prepare("train").error, within=WITHIN)
+    before, leader = node.prepared(), node.leader("train")
+
+    for tree, beside in ((old_tree, "earlier"), (None, "later")):
+        node.update("plugin", tree)
+        claims.add_pod(beside, capacity=amounts("10Gi", 10))
+        assert not claims.prepare(beside).error
+        eventually(partial(node.watches, beside), within=WITHIN)
+        node.update("sharing")
+        eventually(lambda: node.daemons()["train"].state == "ready", within=WITHIN)
+        assert node.leader("train") == leader
+        assert before.items() <= node.prepared().items()
+
+    assert not claims.unprepare("train").error
+    eventually(lambda: node.leader("train") is None, within=WITHIN)
