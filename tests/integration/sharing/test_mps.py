@@ -91,6 +91,19 @@ def test_a_daemon_runs_with_its_limits_while_it_is_wanted(node: Site, wanted: Wa
     assert not node.cgroup("a").pids()
 
 
+def test_with_version_2_of_cgroups_alone(node: Site, wanted: WantedDaemon) -> None:
+    root = mount("v2")
+    if isinstance(root, str):
+        pytest.skip(root)
+    node.start("--cgroup-root", str(root))
+    with node.connected() as plugin:
+        plugin.want(daemons=[wanted])
+        plugin.ready(wanted)
+        assert f"0::/carina-mps.{node.driver}/" in Path(f"/proc/{leader(node)}/cgroup").read_text()
+        plugin.want()
+        plugin.report(lambda report: not report.daemons)
+
+
 def test_it_is_said_that_there_is_mps(node: Site) -> None:
     node.start()
     with node.connected() as plugin:
