@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from carina_dra.sharing.files import DAMAGED
+from carina_dra.sharing.files import DAMAGED, SOCKET
 from carina_dra.sharing.message import MpsDaemon, SharingReport, WantedDaemon
+from sharing.mps.cgroups import DaemonCgroup, Hierarchies
 from tests.eventually import eventually
+from tests.integration.sharing.cgroups import Version, mount
 from tests.integration.sharing.site import Plugin, Site, reference, site
 
 SET_MEMORY = "set_default_device_pinned_mem_limit 0 3000M"
@@ -20,6 +22,7 @@ SET_CORES = "set_default_active_thread_percentage 30"
 GET_CORES = "get_default_active_thread_percentage"
 SERVERS = "get_server_list"
 NOBODY = 65534
+VERSIONS: tuple[Version, ...] = ("v1", "v2")
 
 
 @pytest.fixture
@@ -86,6 +89,19 @@ def test_a_daemon_runs_with_its_limits_while_it_is_wanted(node: Site, wanted: Wa
     assert node.commands("a")[-2:] == ["quit", "ended"]
     assert not node.mps_folder("a").exists()
     assert not node.cgroup("a").pids()
+
+
+def test_with_version_2_of_cgroups_alone(node: Site, wanted: WantedDaemon) -> None:
+    root = mount("v2")
+    if isinstance(root, str):
+        pytest.skip(root)
+    node.start("--cgroup-root", str(root))
+    with node.connected() as plugin:
+        plugin.want(daemons=[wanted])
+        plugin.ready(wanted)
+        assert f"0::/carina-mps.{node.driver}/" in Path(f"/proc/{leader(node)}/cgroup").read_text()
+        plugin.want()
+        plugin.report(lambda report: not report.daemons)
 
 
 def test_it_is_said_that_there_is_mps(node: Site) -> None:
@@ -360,6 +376,49 @@ def test_what_is_no_longer_wanted_after_a_restart_is_ended(
         plugin.report(lambda report: not report.daemons)
         eventually(lambda: not node.mps_folder("a").exists())
     assert not node.cgroup("a").pids()
+
+
+def test_of_two_processes_only_the_first_supervises_until_it_ends(
+    node: Site, wanted: WantedDaemon
+) -> None:
+    first = node.start()
+    with node.connected() as plugin:
+        plugin.want(daemons=[wanted])
+        plugin.ready(wanted)
+    before = leader(node)
+    socket_of_first = (node.plugin_folder / SOCKET).lstat().st_ino
+    node.launch()
+    eventually(lambda: (node.plugin_folder / SOCKET).lstat().st_ino != socket_of_first)
+    with node.connected() as plugin:
+        plugin.want(daemons=[wanted])
+        seen = plugin.daemon("a", lambda daemon: True)
+        assert (seen.state, seen.reason) == (
+            "starting",
+            "another process of carina-sharing still supervises the daemons",
+        )
+        first.kill()
+        first.wait()
+        assert plugin.ready(wanted).restarts == 0
+    assert leader(node) == before
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_processes_of_a_cgroup_are_killed_and_no_other(node: Site, version: Version) -> None:
+    at = mount(version)
+    if isinstance(at, str):
+        pytest.skip(at)
+    cgroup = DaemonCgroup(Hierarchies(at, ()), node.driver, "a")
+    cgroup.make()
+    members, other = {node.sleeper(), node.sleeper()}, node.sleeper()
+    for pid in members:
+        cgroup.entrances[-1].write_text(str(pid))
+    assert cgroup.pids() == members
+    assert not cgroup.emptied(0)
+    cgroup.kill()
+    assert cgroup.emptied(30)
+    cgroup.remove()
+    os.kill(other, 0)
+    assert [process.poll() for process in node.processes] == [-signal.SIGKILL] * 2 + [None]
 
 
 def test_with_a_damaged_file_nothing_is_ended_until_the_plugin_says_what_it_wants(
