@@ -13,6 +13,7 @@ from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
 from kubelet_plugin.devices.levels import detected_levels
 from kubelet_plugin.devices.share import shareable_mib
+from kubelet_plugin.inventory.gpu import GpuState
 
 _ALLOCATED: Final = 512 * MIB
 _TOLERATED: Final = 16 * MIB
@@ -47,7 +48,7 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
     total = (gpu.memory_bytes or 0) // MIB
     measured = f"{total} MiB, of which {reserved} MiB reserved; shares have {mib} MiB together"
     yield judged(MEMORY, measured, holds=mib is not None and 0 < reserved < total // 4)
-    levels = detected_levels(gpu)
+    levels = detected_levels(gpu, GpuState())
     for resource, found in (("memory", levels.memory), ("cores", levels.cores)):
         sentence = f"Levels of enforcement of {resource} that the plugin detects"
         yield Fact(f"levels-{resource}", sentence, ", ".join(sorted(found)) or "none")
