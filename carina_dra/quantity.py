@@ -22,7 +22,7 @@ from typing import Final
 _NANO: Final = 10**9
 _LARGEST_BINARY: Final = 2**63 - 1
 _INT64: Final = range(-(2**63), 2**63)
-_MAX_LENGTH: Final = 100
+LONGEST_TEXT: Final = 100
 """The maximal number of characters of a text."""
 _MAX_DIGITS: Final = 18
 """Decimal numbers of more digits are not read as 64-bit integers, even if they would fit."""
@@ -91,10 +91,10 @@ class Quantity:
         Raises:
             QuantityError: the text is not a quantity, or too long.
         """
-        if len(text) > _MAX_LENGTH:
+        if len(text) > LONGEST_TEXT:
             raise QuantityError(
                 f"{text[:20]!r}... is too long for a quantity: it has {len(text)} characters, "
-                f"and {_MAX_LENGTH} are allowed"
+                f"and {LONGEST_TEXT} are allowed"
             )
         return _parse(text)
 

@@ -15,6 +15,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     PlainSerializer,
     ValidationError,
     WithJsonSchema,
@@ -32,6 +33,7 @@ from carina_dra.config.enforcement import (
     demanded,
     memory_levels,
 )
+from carina_dra.config.mps import MpsLimits
 from carina_dra.config.time_slice import TimeSliceInterval
 
 M = TypeVar("M", bound=BaseModel)
@@ -52,7 +54,7 @@ class TimeSlicingConfig(BaseModel):
 
 
 class GpuSharing(BaseModel):
-    """How the containers of a claim share a GPU."""
+    """The containers of a claim take turns on a GPU."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -60,8 +62,17 @@ class GpuSharing(BaseModel):
     timeSlicingConfig: TimeSlicingConfig = TimeSlicingConfig()  # noqa: N815 - the API's name
 
 
+class MpsSharing(BaseModel):
+    """The containers of a claim compute through an MPS daemon of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    strategy: Literal["MPS"]
+    mpsConfig: MpsLimits = MpsLimits()  # noqa: N815 - the API's name
+
+
 class PartitionSharing(BaseModel):
-    """How the containers of a claim share a partition, whose time slices have one length."""
+    """The containers of a claim take turns on a partition, whose time slices have one length."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -75,7 +86,7 @@ class GpuConfig(BaseModel):
 
     apiVersion: Literal["resource.carina.dev/v1alpha1"] = API_VERSION  # noqa: N815 - the API's name
     kind: Literal["GpuConfig"] = "GpuConfig"
-    sharing: GpuSharing | None = None
+    sharing: Annotated[GpuSharing | MpsSharing, Field(discriminator="strategy")] | None = None
 
 
 class MigDeviceConfig(BaseModel):
@@ -85,7 +96,7 @@ class MigDeviceConfig(BaseModel):
 
     apiVersion: Literal["resource.carina.dev/v1alpha1"] = API_VERSION  # noqa: N815 - the API's name
     kind: Literal["MigDeviceConfig"] = "MigDeviceConfig"
-    sharing: PartitionSharing | None = None
+    sharing: Annotated[PartitionSharing | MpsSharing, Field(discriminator="strategy")] | None = None
 
 
 def _written_demand(levels: tuple[str, ...]) -> str | tuple[str, ...]:
@@ -161,11 +172,24 @@ def demands_mps(config: DeviceConfig) -> bool:
         case ShareConfig(enforcement=Enforcement(memory=memory, cores=cores)):
             return "mps" in memory or "mps" in cores
         case GpuConfig() | MigDeviceConfig():
-            return False
+            return mps_config(config) is not None
+    assert_never(config)
+
+
+def mps_config(config: DeviceConfig) -> MpsLimits | None:
+    """Returns the limits of a whole GPU or a partition that is shared by MPS; None of others."""
+    match config:
+        case GpuConfig(sharing=MpsSharing(mpsConfig=limits)):
+            return limits
+        case MigDeviceConfig(sharing=MpsSharing(mpsConfig=limits)):
+            return limits
+        case GpuConfig() | MigDeviceConfig() | ShareConfig():
+            return None
     assert_never(config)
 
 
 _INTERVAL: Final = "opaque.parameters.timeSlicing.interval"
+_STRATEGIES: Final = (("TimeSlicing",), ("MPS",))
 _SHOWN: Final = 5
 """Mistakes that one message names: a tenant writes them, and an operator reads them."""
 _SHOWN_CHARACTERS: Final = 60
@@ -264,6 +288,12 @@ def _parse_nvidia(location: str, parameters: Mapping[str, Any]) -> DeviceConfig:
 
 def _from_nvidia(config: nvidia.NvidiaConfig) -> DeviceConfig:
     match config:
+        case nvidia.GpuConfig(sharing=nvidia.GpuSharing(strategy="MPS", mpsConfig=limits)):
+            return GpuConfig(sharing=_by_mps(limits))
+        case nvidia.MigDeviceConfig(
+            sharing=nvidia.MigDeviceSharing(strategy="MPS", mpsConfig=limits)
+        ):
+            return MigDeviceConfig(sharing=_by_mps(limits))
         case nvidia.GpuConfig(sharing=nvidia.GpuSharing() as sharing):
             slicing = TimeSlicingConfig(interval=sharing.interval)
             return GpuConfig(sharing=GpuSharing(strategy="TimeSlicing", timeSlicingConfig=slicing))
@@ -274,6 +304,13 @@ def _from_nvidia(config: nvidia.NvidiaConfig) -> DeviceConfig:
         case nvidia.MigDeviceConfig():
             return MigDeviceConfig()
     assert_never(config)
+
+
+def _by_mps(limits: nvidia.MpsConfig | None) -> MpsSharing:
+    written = {} if limits is None else limits.model_dump(exclude={"multiUser"}, exclude_none=True)
+    if written.get("defaultActiveThreadPercentage") == 0:
+        del written["defaultActiveThreadPercentage"]
+    return MpsSharing(strategy="MPS", mpsConfig=MpsLimits.model_validate(written))
 
 
 def _validated(
@@ -415,6 +452,10 @@ def _kind_of(model: type[DeviceConfig]) -> str:
 
 
 def _problem(written: str, path: tuple[int | str, ...], kind: str, message: str) -> str:
+    if path[1:2] in _STRATEGIES and path[0] == "sharing":
+        path = (path[0], *path[2:])  # without the member of the union, which the user did not write
+    if kind.startswith("union_tag_"):
+        path, message = (*path, "strategy"), f"write {' or '.join(tag for (tag,) in _STRATEGIES)}"
     names = (_shown(name if name.isidentifier() else repr(name)) for name in map(str, path))
     field = f"opaque.parameters.{'.'.join(names)}"
     if kind == "extra_forbidden":

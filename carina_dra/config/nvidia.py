@@ -4,14 +4,15 @@ They are read as strictly as Carina's own. `config.device` maps them to Carina's
 else knows them, and records have one form. They are read whatever the driver's name is: each
 configuration names the driver that it is for, and says the same for every name.
 
-Differences from NVIDIA's API are refused by name: the strategy MPS, and the kinds in `NOT_OFFERED`.
+Differences from NVIDIA's API are refused by name: the kinds in `NOT_OFFERED`.
 """
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
+from carina_dra.config import mps
 from carina_dra.config.time_slice import TimeSliceInterval
 
 API_VERSION: Final = "resource.nvidia.com/v1beta1"
@@ -30,11 +31,8 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
 """Kinds of this API that Carina does not read: what they do, and the remedy."""
 
 
-_NO_MPS: Final = (
-    "Carina does not offer MPS; write TimeSlicing or remove sharing, and the processes take turns "
-    "on the device, without MPS's limits"
-)
 _MPS_ONLY: Final = "it is for strategy MPS, but the strategy is TimeSlicing; remove it"
+_SLICES_ONLY: Final = "it is for strategy TimeSlicing, but the strategy is MPS; remove it"
 
 
 class TimeSlicingConfig(BaseModel):
@@ -45,37 +43,59 @@ class TimeSlicingConfig(BaseModel):
     interval: TimeSliceInterval | None = None
 
 
+class MpsConfig(BaseModel):
+    """What each client process of the MPS daemon can have; see `config.mps`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    defaultActiveThreadPercentage: int | None = Field(  # noqa: N815 - the API's name
+        default=None, ge=0, le=100
+    )
+    """0 is no limit."""
+    defaultPinnedDeviceMemoryLimit: mps.PinnedMemory | None = None  # noqa: N815 - the API's name
+    defaultPerDevicePinnedMemoryLimit: dict[str, mps.PinnedMemory] | None = None  # noqa: N815 - the API's name
+    multiUser: bool | None = None  # noqa: N815 - the API's name
+    """Changes nothing: processes of several users can always be clients of a daemon of Carina."""
+
+
+def _for_strategy(strategy: Strategy, remedy: str) -> AfterValidator:
+    """A field that only one strategy has."""
+
+    def check(config: object, info: ValidationInfo) -> object:
+        chosen = info.data.get("strategy")
+        if config is not None and chosen is not None and chosen != strategy:
+            raise ValueError(remedy)
+        return config
+
+    return AfterValidator(check)
+
+
+def _only_with(strategy: Strategy, remedy: str) -> Mapping[str, Any]:
+    """What the schema says of such a field, for the admission policy."""
+    return {"x-only-with": {"strategy": strategy}, "x-remedy": remedy}
+
+
 class MigDeviceSharing(BaseModel):
     """How the containers of a claim share a partition. TimeSlicing changes nothing on it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    strategy: Annotated[Strategy, WithJsonSchema({"enum": ["TimeSlicing"], "x-remedy": _NO_MPS})]
+    strategy: Strategy
     mpsConfig: Annotated[  # noqa: N815 - the API's name
-        dict[str, Any] | None, WithJsonSchema({"type": "null", "x-remedy": _MPS_ONLY})
+        MpsConfig | None,
+        _for_strategy("MPS", _MPS_ONLY),
+        Field(json_schema_extra=dict(_only_with("MPS", _MPS_ONLY))),
     ] = None
-
-    @field_validator("strategy")
-    @classmethod
-    def _offered(cls, strategy: Strategy) -> Strategy:
-        if strategy == "MPS":
-            raise ValueError(_NO_MPS)
-        return strategy
-
-    @field_validator("mpsConfig")
-    @classmethod
-    def _of_the_strategy(
-        cls, config: dict[str, Any] | None, info: ValidationInfo
-    ) -> dict[str, Any] | None:
-        if config is not None and info.data.get("strategy") == "TimeSlicing":
-            raise ValueError(_MPS_ONLY)
-        return config
 
 
 class GpuSharing(MigDeviceSharing):
     """How the containers of a claim share a GPU."""
 
-    timeSlicingConfig: TimeSlicingConfig | None = None  # noqa: N815 - the API's name
+    timeSlicingConfig: Annotated[  # noqa: N815 - the API's name
+        TimeSlicingConfig | None,
+        _for_strategy("TimeSlicing", _SLICES_ONLY),
+        Field(json_schema_extra=dict(_only_with("TimeSlicing", _SLICES_ONLY))),
+    ] = None
 
     @property
     def interval(self) -> TimeSliceInterval:

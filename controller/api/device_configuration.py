@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from carina_dra.config import nvidia
 from carina_dra.config.device import API_VERSION, KINDS
+from carina_dra.quantity import LONGEST_TEXT
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -205,10 +206,57 @@ def _checks(
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]]
     field = f"{path} of {written}"
+    if "x-only-with" in schema:
+        (name, chosen), *_ = schema["x-only-with"].items()
+        other = f"{value.rpartition('.')[0]}.{name} != {_text(chosen)}"
+        wrong = _all(*given, f"{value} != null", other)
+        yield _Check(wrong, _text(f"{field}: {schema['x-remedy']}"))
     match schema:
         case {"anyOf": [of_value, {"type": "null"}]}:
             not_null = (*given, f"{value} != null")
             yield from _checks(of_value, value, path, not_null, definitions, written)
+        case {"oneOf": _, "discriminator": {"propertyName": name, "mapping": members}}:
+            yield _Check(_all(*given, f"type({value}) != map"), _text(f"{field} must be an object"))
+            missing = _text(f"{path}.{name} of {written} is missing")
+            yield _Check(_all(*given, f"!has({value}.{name})"), missing)
+            tags, tag_field = {"enum": list(members)}, f"{path}.{name} of {written}"
+            yield from _value_checks(tags, f"{value}.{name}", tag_field, given)
+            for tag, member in members.items():
+                chosen = (*given, f"{value}.{name} == {_text(tag)}")
+                yield from _checks({"$ref": member}, value, path, chosen, definitions, written)
+        case {"type": "object", "properties": properties, "additionalProperties": False}:
+            yield from _object_checks(schema, value, path, given, written)
+            for key, of_property in properties.items():
+                has = (*given, f"has({value}.{key})")
+                yield from _checks(
+                    of_property, f"{value}.{key}", f"{path}.{key}", has, definitions, written
+                )
+        case _:
+            yield from _value_checks(schema, value, field, given)
+
+
+def _object_checks(
+    schema: Schema, value: str, path: str, given: tuple[str, ...], written: str
+) -> Iterator[_Check]:
+    """Yields the checks of an object without those of its fields."""
+    object_message = _text(f"{path} of {written} must be an object")
+    yield _Check(_all(*given, f"type({value}) != map"), object_message)
+    unknown = f"!(name in [{', '.join(map(_text, schema['properties']))}])"
+    yield _Check(
+        _all(*given, f"{value}.exists(name, {unknown})"),
+        f"{_text(path + '.')} + {value}.filter(name, {unknown})[0] + "
+        + _text(f" is not a field of {written}; remove it or correct its name"),
+    )
+    for required in schema.get("required", ()):
+        missing = _text(f"{path}.{required} of {written} is missing")
+        yield _Check(_all(*given, f"!has({value}.{required})"), missing)
+
+
+def _value_checks(
+    schema: Schema, value: str, field: str, given: tuple[str, ...]
+) -> Iterator[_Check]:
+    """Yields the checks of a value without fields of its own."""
+    match schema:
         case {"anyOf": [{"enum": words}, {"type": "array", "items": {"enum": listed_words}}]}:
             is_word = f"{value} in [{', '.join(map(_text, words))}]"
             in_list = f"item in [{', '.join(map(_text, listed_words))}]"
@@ -218,30 +266,36 @@ def _checks(
             remedy = schema.get("x-remedy", "remove it")
             yield _Check(_all(*given, f"{value} != null"), _text(f"{field}: {remedy}"))
         case {"const": constant}:
-            yield from _checks({"enum": [constant]}, value, path, given, definitions, written)
+            yield from _value_checks({"enum": [constant]}, value, field, given)
         case {"enum": allowed}:
             remedy = schema.get("x-remedy", f"write {' or '.join(allowed)}")
             listed = ", ".join(map(_text, allowed))
             yield _Check(_all(*given, f"!({value} in [{listed}])"), _text(f"{field}: {remedy}"))
-        case {"type": "object", "properties": properties, "additionalProperties": False}:
+        case {"type": "boolean"}:
+            said = _text(f"{field}: write true or false")
+            yield _Check(_all(*given, f"type({value}) != bool"), said)
+        case {"type": "integer", "minimum": least, "maximum": most}:
+            wrong = f"(type({value}) != int || {value} < {least} || {value} > {most})"
+            said = _text(f"{field}: write an integer from {least} to {most}")
+            yield _Check(_all(*given, wrong), said)
+        case {"type": "quantity", "minimum": least, "x-remedy": remedy}:
+            wrong = f"!({_is_quantity(value, least)})"
+            yield _Check(_all(*given, wrong), _text(f"{field}: {remedy}"))
+        case {"type": "object", "additionalProperties": {"type": "quantity"} as limit}:
             yield _Check(_all(*given, f"type({value}) != map"), _text(f"{field} must be an object"))
-            listed = ", ".join(map(_text, properties))
-            unknown = f"!(name in [{listed}])"
-            yield _Check(
-                _all(*given, f"{value}.exists(name, {unknown})"),
-                f"{_text(path + '.')} + {value}.filter(name, {unknown})[0] + "
-                + _text(f" is not a field of {written}; remove it or correct its name"),
-            )
-            for required in schema.get("required", ()):
-                missing = _text(f"{path}.{required} of {written} is missing")
-                yield _Check(_all(*given, f"!has({value}.{required})"), missing)
-            for key, of_property in properties.items():
-                inner, has = f"{value}.{key}", f"has({value}.{key})"
-                yield from _checks(
-                    of_property, inner, f"{path}.{key}", (*given, has), definitions, written
-                )
+            wrong = f"!{value}.all(key, {_is_quantity(f'{value}[key]', limit['minimum'])})"
+            yield _Check(_all(*given, wrong), _text(f"{field}: {limit['x-remedy']}"))
         case _:
             raise ValueError(f"{field}: the policy has no rule for the schema {dict(schema)}")
+
+
+def _is_quantity(value: str, least: int) -> str:
+    """A quantity, or a number of bytes; the plugin reads no longer ones."""
+    text = (
+        f"size({value}) <= {LONGEST_TEXT} && isQuantity({value}) && "
+        f"quantity({value}).compareTo(quantity('{least}')) >= 0"
+    )
+    return f"type({value}) == string ? {text} : type({value}) == int && {value} >= {least}"
 
 
 def _all(*conditions: str) -> str:

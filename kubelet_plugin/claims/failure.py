@@ -207,6 +207,45 @@ class MpsOfSeveralGpus:
 
 
 @dataclass(frozen=True, slots=True)
+class MpsConfigsDiffer:
+    """Requests of the claim are shared by MPS with different configurations."""
+
+    reason: ClassVar[str] = "MpsConfigsDiffer"
+    retriable: ClassVar[bool] = False
+    claim: NodeClaim
+    requests: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key} has requests {' and '.join(self.requests)} that are "
+            "shared by MPS with different configurations, and a claim has one MPS daemon; write "
+            "one configuration for these requests, or make a claim for each, for a container of "
+            "its own"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MpsMissing:
+    """The GPU or its driver has no MPS that limits its clients."""
+
+    reason: ClassVar[str] = "MpsMissing"
+    retriable: ClassVar[bool] = False
+    claim: NodeClaim
+    device: str
+    product: str
+    driver: str
+    """The version."""
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key} or its DeviceClass has the sharing strategy MPS for "
+            f"device {self.device}, {self.product} with driver {self.driver}; MPS needs CUDA "
+            "compute capability 7.0 and driver 550, or later ones: select another GPU, or remove "
+            "the strategy"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TimeSlicingMissing:
     """The GPU does not have time slices whose length can be chosen."""
 
@@ -425,6 +464,8 @@ ClaimFailure: TypeAlias = (
     | DeviceUnhealthy
     | EnforcementMissing
     | MpsOfSeveralGpus
+    | MpsConfigsDiffer
+    | MpsMissing
     | PodUnclear
     | ShareHeld
     | TimeSlicingMissing

@@ -53,7 +53,9 @@ def file_failure(subject: str, action: str, error: OSError, remedy: str) -> Disk
 
 @dataclass(frozen=True, slots=True)
 class NameInvalid:
-    """A name or an amount in the claim is not valid in a CDI spec or in a path."""
+    """A name or an amount in the claim is not valid in a CDI spec or in a path, or its mpsConfig
+    names a device that it has not.
+    """
 
     reason: ClassVar[str] = "NameInvalid"
     retriable: ClassVar[bool] = False

@@ -21,10 +21,12 @@ from kubelet_plugin.prepare.resource import (
     MigModeOff,
     MigModeOn,
     MpsControlDaemon,
+    MpsOfDevices,
     NodeResource,
     TimeSlice,
 )
 from kubelet_plugin.prepare.time_slices import TimeSlices
+from kubelet_plugin.prepare.wanted_daemon import resolved
 
 
 class NodePorts:
@@ -86,6 +88,8 @@ class NodePorts:
                 return self._memory_limits.make(resource)
             case MpsControlDaemon():
                 return self._mps_daemons.make(resource)
+            case MpsOfDevices():
+                return self._mps_daemons.make(resolved(resource, made))
             case DeviceMetadata():
                 return self._metadata_files.make(resource, made)
             case ClaimSpec():

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from carina_dra.config.mps import MpsLimits
 from carina_dra.config.time_slice import TimeSliceInterval
-from carina_dra.sharing.message import WantedDaemon
+from carina_dra.sharing.message import Reference, WantedDaemon
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.claims.resource_failure import ResourceFailure
 from kubelet_plugin.devices.device import GpuDevice
@@ -220,6 +221,24 @@ class MpsControlDaemon:
         return daemon_identity(self.wanted.claim.uid)
 
 
+@dataclass(frozen=True, slots=True)
+class MpsOfDevices:
+    """The MPS control daemon of a claim for whole GPUs or for partitions.
+
+    Those it is for, by UUID, are known when the partitions are made.
+    """
+
+    kind: ClassVar[str] = MpsControlDaemon.kind
+    claim: Reference
+    devices: tuple[GpuDevice, ...]
+    limits: MpsLimits
+
+    @property
+    def identity(self) -> Identity:
+        """The identity, that of `MpsControlDaemon`: a claim has one daemon."""
+        return daemon_identity(self.claim.uid)
+
+
 def daemon_identity(uid: str) -> Identity:
     """Returns the identity of the MPS daemon of the claim with this UID."""
     return Identity(MpsControlDaemon.kind, uid)
@@ -242,6 +261,7 @@ NodeResource: TypeAlias = (
     | TimeSlice
     | MemoryLimit
     | MpsControlDaemon
+    | MpsOfDevices
     | DeviceMetadata
     | ClaimSpec
 )

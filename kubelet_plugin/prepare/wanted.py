@@ -5,18 +5,16 @@ vanished. `wanted` also depends on the current devices.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, assert_never
+from typing import assert_never
 
 from carina_dra.config.device import Enforcement, ShareConfig
 from carina_dra.config.time_slice import TimeSliceInterval, shortest
-from carina_dra.sharing.message import MpsDevice, Reference, WantedDaemon
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.claims.failure import (
     ClaimError,
     DeviceMissing,
     DeviceUnhealthy,
     EnforcementMissing,
-    MpsOfSeveralGpus,
     PodUnclear,
     ShareHeld,
     TimeSlicingMissing,
@@ -59,7 +57,6 @@ from kubelet_plugin.prepare.resource import (
     MigInstance,
     MigModeOff,
     MigModeOn,
-    MpsControlDaemon,
     NodeResource,
     TimeSlice,
     daemon_identity,
@@ -69,8 +66,7 @@ from kubelet_plugin.prepare.resource import (
     spec_identity,
     time_slice_identity,
 )
-
-_ALL_CORES: Final = 100
+from kubelet_plugin.prepare.wanted_daemon import mps_daemon
 
 
 def identities(
@@ -123,8 +119,8 @@ def wanted(
     Raises:
         ClaimError: a device of a claim is missing or unhealthy, lacks a level of enforcement that
             the claim demands, has time slices of one length and the claim demands another, or has
-            less than all shares of it that live claims hold; or shares that demand MPS are of
-            several GPUs.
+            less than all shares of it that live claims hold; or one MPS daemon cannot be for
+            all of its devices that are shared by MPS.
     """
     for claim in claims:
         _refuse_excess(claim, live, devices)
@@ -201,7 +197,7 @@ def _needed_by(
             yield from _needed_for(usable[allocated.device])
     yield from _time_slices(claim, live, usable, share_interval)
     yield from _memory_limits(claim, usable)
-    yield from _mps_daemon(claim, usable)
+    yield from mps_daemon(claim, usable)
     if metadata:
         yield DeviceMetadata(claim, usable)
     yield ClaimSpec(claim, usable)
@@ -235,38 +231,6 @@ def _memory_limits(claim: NodeClaim, usable: Mapping[str, GpuDevice]) -> Iterabl
                 if allocated.device == name and not allocated.admin_access
             )
             yield MemoryLimit(claim.uid, device.gpu, mib, claim.pods, demanded=demanded)
-
-
-def _mps_daemon(claim: NodeClaim, usable: Mapping[str, GpuDevice]) -> Iterable[MpsControlDaemon]:
-    """Returns the MPS daemon of the claim, if one of its shares demands it.
-
-    Its limits are the sums of these shares, for each of its clients.
-
-    Raises:
-        ClaimError: the shares are of several GPUs. A container has the pipes of one daemon, and
-            each share is to be kept within what it has of its own GPU.
-    """
-    shares = [
-        (usable[allocated.device].gpu, amounts)
-        for allocated in claim.devices
-        if allocated.uses_mps and (amounts := share_amounts(allocated.consumed_capacity))
-    ]
-    if not shares:
-        return
-    gpus = dict.fromkeys(gpu for gpu, _ in shares)
-    if len(gpus) > 1:
-        raise ClaimError(MpsOfSeveralGpus(claim, tuple(f"gpu-{gpu.minor}" for gpu in gpus)))
-    (gpu,) = gpus
-    memory = sum(amounts.memory_mib for _, amounts in shares)
-    cores = sum(amounts.cores for _, amounts in shares)
-    reference = Reference(namespace=claim.namespace, name=claim.name, uid=claim.uid)
-    yield MpsControlDaemon(
-        WantedDaemon(
-            claim=reference,
-            devices=(MpsDevice(uuid=gpu.uuid, memory_mib=memory),),
-            thread_percentage=min(cores, _ALL_CORES),
-        )
-    )
 
 
 def _time_slices(

@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,12 +33,17 @@ class Host:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
+    def kubelet(self) -> Path:
+        """The kubelet's folder, with a short name: paths of sockets have limits."""
+        return self.folder / "k"
+
+    @property
     def registry(self) -> Path:
-        return self.folder / "kubelet/plugins_registry"
+        return self.kubelet / "plugins_registry"
 
     @property
     def plugin(self) -> Path:
-        return self.folder / "kubelet/plugins" / DRIVER
+        return self.kubelet / "plugins" / DRIVER
 
     @property
     def log(self) -> Path:
@@ -46,17 +51,25 @@ class Host:
 
     def start(self, *flags: str, tree: Path | None = None) -> subprocess.Popen[bytes]:
         """Starts a plugin and waits until its registration socket is there."""
-        before = self._registered()
+        before = self.registered()
         process = self.launch(*flags, tree=tree)
         eventually(lambda: self._serves(process, before), within=START_PATIENCE)
         return process
 
-    def launch(self, *flags: str, tree: Path | None = None) -> subprocess.Popen[bytes]:
-        """Starts a plugin, whose packages are in a folder, or those that are tested."""
+    def launch(
+        self,
+        *flags: str,
+        tree: Path | None = None,
+        changed: Callable[[list[str]], list[str]] = list,
+    ) -> subprocess.Popen[bytes]:
+        """Starts a plugin, whose packages are in a folder, or those that are tested.
+
+        Its command may be changed.
+        """
         command = self.gpus.plugin_command(
             {
                 "node-name": NODE,
-                "kubelet-root": self.folder / "kubelet",
+                "kubelet-root": self.kubelet,
                 "cdi-directory": self.folder / "cdi",
                 "http-address": "off",
                 "device-kinds": "gpu,mig,share,monitor",
@@ -64,15 +77,15 @@ class Host:
             }
         )
         with self.log.open("ab") as log:
-            process = subprocess.Popen([*command, *flags], stderr=log, cwd=tree)
+            process = subprocess.Popen(changed([*command, *flags]), stderr=log, cwd=tree)
         self.processes.append(process)
         return process
 
     def _serves(self, process: subprocess.Popen[bytes], before: set[tuple[Path, int]]) -> bool:
         assert process.poll() is None, self.log.read_text()
-        return bool(self._registered() - before)
+        return bool(self.registered() - before)
 
-    def _registered(self) -> set[tuple[Path, int]]:
+    def registered(self) -> set[tuple[Path, int]]:
         """The registration sockets: one that is made anew is another, under the same name too."""
         found = set()
         for path in self.registry.glob("*.sock"):
@@ -119,11 +132,14 @@ class Host:
 
 
 @contextmanager
-def running_host(*, driver_version: str | None = None) -> Iterator[Host]:
-    """Makes one, and ends all that runs on it; with another driver than that of the profile."""
+def running_host(*, driver_version: str | None = None, top: Path | None = None) -> Iterator[Host]:
+    """Makes one, and ends all that runs on it; with another driver than that of the profile.
+
+    Its folder is in `top`, by default with other temporary files.
+    """
     # Not pytest's own folder: the paths of sockets have 107 bytes at most.
     with (
-        tempfile.TemporaryDirectory(prefix="c") as name,
+        tempfile.TemporaryDirectory(prefix="c", dir=top) as name,
         ApiServer(Api()) as server,
     ):  # short: sockets' paths have limits
         folder = Path(name)

@@ -24,9 +24,20 @@ _NVIDIA = {"apiVersion": nvidia.API_VERSION, "kind": "GpuConfig"}
 _NVIDIA_MIG = {"apiVersion": nvidia.API_VERSION, "kind": "MigDeviceConfig"}
 
 
+def _by_mps(**limits: Any) -> dict[str, Any]:
+    return {"sharing": {"strategy": "MPS", "mpsConfig": limits}}
+
+
 def _sliced(**fields: Any) -> dict[str, Any]:
     return {"sharing": {"strategy": "TimeSlicing", **fields}}
 
+
+_LIMITS = {
+    "defaultActiveThreadPercentage": 50,
+    "defaultPinnedDeviceMemoryLimit": "10Gi",
+    "defaultPerDevicePinnedMemoryLimit": {"0": "1Mi", "GPU-1": 1048576},
+    "multiUser": True,
+}
 
 ACCEPTED: list[dict[str, Any]] = [
     _GPU,
@@ -44,6 +55,10 @@ ACCEPTED: list[dict[str, Any]] = [
     {**_NVIDIA, **_sliced(timeSlicingConfig={"interval": None})},
     {**_NVIDIA, **_sliced(timeSlicingConfig=None, mpsConfig=None)},
     {**_NVIDIA_MIG, **_sliced()},
+    {**_GPU, "sharing": {"strategy": "MPS"}},
+    {**_MIG, "sharing": {"strategy": "MPS", "mpsConfig": {}}},
+    {**_NVIDIA, "sharing": {"strategy": "MPS", "mpsConfig": _LIMITS, "timeSlicingConfig": None}},
+    {**_NVIDIA_MIG, "sharing": {"strategy": "MPS", "mpsConfig": None}},
 ]
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({}, "has another apiVersion or kind than the driver reads; write apiVersion"),
@@ -55,7 +70,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**_GPU, "it's": 1}, "opaque.parameters.it's is not a field of"),
     ({**_GPU, "sharing": []}, "sharing of resource.carina.dev/v1alpha1 GpuConfig must be an obj"),
     ({**_GPU, "sharing": {}}, "sharing.strategy of resource.carina.dev/v1alpha1 GpuConfig is miss"),
-    ({**_GPU, "sharing": {"strategy": "MPS"}}, "GpuConfig: write TimeSlicing"),
+    ({**_GPU, "sharing": {"strategy": "mps"}}, "GpuConfig: write MPS or TimeSlicing"),
+    ({**_GPU, **_by_mps(multiUser=True)}, "sharing.mpsConfig.multiUser is not a field"),
+    ({**_GPU, **_by_mps(defaultActiveThreadPercentage=0)}, "write an integer from 1 to 100"),
     ({**_GPU, **_sliced(timeSlicingConfig=None)}, "timeSlicingConfig of resource.carina.dev/v1alp"),
     ({**_GPU, **_sliced(timeSlicingConfig={"interval": 1})}, "write Default or Short or Medium or"),
     ({**_GPU, **_sliced(mpsConfig={})}, "sharing.mpsConfig is not a field"),
@@ -67,7 +84,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "write none or kernel or mps or wat",
     ),
     ({**_SHARE, "enforcement": {"memroy": "mps"}}, "enforcement.memroy is not a field"),
-    ({**_NVIDIA, "sharing": {"strategy": "MPS"}}, "Carina does not offer MPS; write TimeSlicing"),
+    ({**_NVIDIA, **_by_mps(defaultActiveThreadPercentage=101)}, "an integer from 0 to 100"),
+    ({**_NVIDIA, **_by_mps(defaultPinnedDeviceMemoryLimit="1Ki")}, "a quantity of at least 1Mi"),
+    ({**_NVIDIA, **_by_mps(defaultPinnedDeviceMemoryLimit=1.5)}, "a quantity of at least 1Mi"),
+    ({**_NVIDIA, **_by_mps(defaultPerDevicePinnedMemoryLimit={"0": 1})}, "of at least 1Mi"),
+    ({**_NVIDIA_MIG, **_by_mps(multiUser="yes")}, "multiUser of resource.nvidia.com/v1beta1 Mig"),
+    (
+        {**_NVIDIA, "sharing": {"strategy": "MPS", "timeSlicingConfig": {}}},
+        "it is for strategy TimeSlicing, but the strategy is MPS; remove it",
+    ),
     ({**_NVIDIA, **_sliced(mpsConfig={})}, "it is for strategy MPS, but the strategy is TimeSlic"),
     ({**_NVIDIA_MIG, **_sliced(timeSlicingConfig={})}, "timeSlicingConfig is not a field"),
     ({**_NVIDIA, "kind": "VfioDeviceConfig"}, "VfioDeviceConfig, which configures GPU passthrough"),
@@ -157,9 +182,20 @@ _VALUES = st.recursive(
 )
 _INTERVALS = st.sampled_from([None, "Default", "Short", "long"])
 _SLICING = st.fixed_dictionaries({}, optional={"interval": _INTERVALS}) | st.none() | _VALUES
+_QUANTITIES = st.sampled_from(["1Gi", "1Mi", "1Ki", "1e9", "-1Gi", "Gi", "", 2**20, 1, 1.5, None])
+_LIMITED = st.fixed_dictionaries(
+    {},
+    optional={
+        "defaultActiveThreadPercentage": st.sampled_from([None, 0, 1, 100, 101, -1, 1.5, "1"]),
+        "defaultPinnedDeviceMemoryLimit": _QUANTITIES,
+        "defaultPerDevicePinnedMemoryLimit": st.none()
+        | st.dictionaries(st.sampled_from(["0", "GPU-1"]), _QUANTITIES),
+        "multiUser": st.sampled_from([None, True, False, "true"]),
+    },
+)
 _SHARING = st.fixed_dictionaries(
     {"strategy": st.sampled_from(["TimeSlicing", "MPS"])},
-    optional={"timeSlicingConfig": _SLICING, "mpsConfig": _VALUES},
+    optional={"timeSlicingConfig": _SLICING, "mpsConfig": _LIMITED | _VALUES},
 )
 _LEVELS = st.sampled_from(["none", "mps", "kernel", "time-slice", 1])
 _ENFORCEMENT = st.fixed_dictionaries(

@@ -91,7 +91,7 @@ class Cluster:
 
     @property
     def plugin_directory(self) -> Path:
-        return self.host.folder / "kubelet/plugins" / DRIVER
+        return self.host.kubelet / "plugins" / DRIVER
 
     def _claim(self, name: str) -> Body:
         return self.host.client.get(RESOURCE_CLAIMS, name, namespace="default")
@@ -241,7 +241,7 @@ def test_a_claim_that_nvidias_driver_prepared_is_refused_with_an_event(cluster: 
 @contextmanager
 def nvidias_plugin(host: Host) -> Iterator[None]:
     """NVIDIA's plugin runs on the node."""
-    directory = host.folder / "kubelet/plugins" / DRIVER
+    directory = host.kubelet / "plugins" / DRIVER
     directory.mkdir(parents=True)
     (directory / "checkpoint.json").write_bytes(checkpoint({}))
     with socket.socket(socket.AF_UNIX) as listening:

@@ -73,8 +73,10 @@ class Site:
         assert process.poll() is None, self.log
         return process
 
-    def launch(self, *flags: str) -> subprocess.Popen[bytes]:
-        """Starts the process."""
+    def launch(
+        self, *flags: str, changed: Callable[[list[str]], list[str]] = list
+    ) -> subprocess.Popen[bytes]:
+        """Starts the process, by a command that may be changed."""
         command = self.gpus.sharing_command(
             {
                 "kubelet-root": self.folder / "k",
@@ -84,7 +86,7 @@ class Site:
             }
         )
         with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen([*command, *flags], stderr=log)
+            process = subprocess.Popen(changed([*command, *flags]), stderr=log)
         self.processes.append(process)
         return process
 
@@ -135,16 +137,6 @@ class Site:
     def commands(self, claim: str) -> list[str]:
         """What the MPS daemons of a claim were told, in this order."""
         return [line["command"] for line in self.gpus.mps_commands() if line["of"] == uid(claim)]
-
-    def remove_daemons(self) -> None:
-        """Ends all MPS daemons, and removes what they leave."""
-        top = self.plugin_folder / MPS
-        for name in folder.names(top):
-            cgroup = DaemonCgroup(Hierarchies.find(Path("/sys/fs/cgroup")), self.driver, name)
-            cgroup.kill()
-            assert cgroup.emptied(30)
-            cgroup.remove()
-            DaemonFolder(top, name).remove()
 
     def sleeper(self) -> int:
         """Starts a process that does nothing, which ends with the test; its PID."""
@@ -210,6 +202,16 @@ class Plugin:
         return found[0]
 
 
+def remove_daemons(top: Path, driver: str) -> None:
+    """Ends all MPS daemons with a folder in `top`, and removes what they leave."""
+    for name in folder.names(top):
+        cgroup = DaemonCgroup(Hierarchies.find(Path("/sys/fs/cgroup")), driver, name)
+        cgroup.kill()
+        assert cgroup.emptied(30)
+        cgroup.remove()
+        DaemonFolder(top, name).remove()
+
+
 @contextmanager
 def site(kubepods: str) -> Iterator[Site]:
     """Makes one, and ends all that runs on it."""
@@ -223,4 +225,4 @@ def site(kubepods: str) -> Iterator[Site]:
             for process in made.processes:
                 process.kill()
                 process.wait()
-            made.remove_daemons()
+            remove_daemons(made.plugin_folder / MPS, made.driver)

@@ -64,8 +64,8 @@ def source(
         ({"kind": "GpuConfig"}, "is no apiVersion, GpuConfig; write apiVersion"),
         ({**GOOD, "kind": "VfioDeviceConfig"}, "VfioDeviceConfig; write apiVersion"),
         (
-            {**GOOD, "sharing": {"strategy": "MPS"}},
-            f"opaque.parameters.sharing.strategy of {API_VERSION} GpuConfig: Input should be 'Time",
+            {**GOOD, "sharing": {"strategy": "mps"}},
+            f"opaque.parameters.sharing.strategy of {API_VERSION} GpuConfig: write TimeSlicing or",
         ),
         (
             {**GOOD, "sharing": {"strategy": "TimeSlicing", "mpsConfig": {}}},
@@ -81,7 +81,7 @@ def source(
         ),
         (
             {**GOOD, "kind": "MigDeviceConfig", "sharing": {}},
-            f"sharing.strategy of {API_VERSION} MigDeviceConfig: Field required",
+            f"sharing.strategy of {API_VERSION} MigDeviceConfig: write TimeSlicing or MPS",
         ),
         ({**GOOD, "kind": ["GpuConfig"]}, "a kind that is not a string; write apiVersion"),
         ({**GOOD, "apiVersion": "resource.carina.dev/v9"}, "resource.carina.dev/v9, GpuConfig"),

@@ -15,6 +15,7 @@ from carina_dra.config.device import (
     GpuConfig,
     GpuSharing,
     MigDeviceConfig,
+    MpsSharing,
     PartitionSharing,
     ShareConfig,
     TimeSlicingConfig,
@@ -24,6 +25,7 @@ from carina_dra.config.device import (
     read_recorded,
     time_slice,
 )
+from carina_dra.config.mps import MpsLimits
 from carina_dra.config.time_slice import TimeSliceInterval
 from carina_dra.kube.event import cut_note
 
@@ -32,6 +34,8 @@ GPU = {"apiVersion": API, "kind": "GpuConfig"}
 MIG = {"apiVersion": API, "kind": "MigDeviceConfig"}
 OURS = {"apiVersion": device.API_VERSION, "kind": "GpuConfig"}
 TIME_SLICING = {"strategy": "TimeSlicing"}
+MPS = {"strategy": "MPS"}
+NO_LIMITS: list[Any] = ["1048575", "ten", "", -1, True, "9" * 101, {}, 1.5]
 
 
 def sharing(interval: str) -> dict[str, Any]:
@@ -41,6 +45,11 @@ def sharing(interval: str) -> dict[str, Any]:
 def sliced(interval: TimeSliceInterval) -> GpuConfig:
     slicing = TimeSlicingConfig(interval=interval)
     return GpuConfig(sharing=GpuSharing(strategy="TimeSlicing", timeSlicingConfig=slicing))
+
+
+def limited(**limits: Any) -> MpsSharing:
+    """Sharing by MPS, with memory in MiB."""
+    return MpsSharing(strategy="MPS", mpsConfig=MpsLimits.model_construct(**limits))
 
 
 def source(parameters: dict[str, Any], *requests: str, from_class: bool = False) -> ConfigSource:
@@ -73,6 +82,41 @@ def in_force(sources: list[ConfigSource], *accepts: type[DeviceConfig]) -> list[
         (
             {**MIG, "sharing": TIME_SLICING},
             MigDeviceConfig(sharing=PartitionSharing(strategy="TimeSlicing")),
+        ),
+        ({**GPU, "sharing": MPS}, GpuConfig(sharing=limited())),
+        ({**GPU, "sharing": {**MPS, "mpsConfig": None}}, GpuConfig(sharing=limited())),
+        (
+            {**GPU, "sharing": {**MPS, "timeSlicingConfig": None, "mpsConfig": {}}},
+            GpuConfig(sharing=limited()),
+        ),
+        (
+            {
+                **GPU,
+                "sharing": {
+                    **MPS,
+                    "mpsConfig": {
+                        "defaultActiveThreadPercentage": 50,
+                        "defaultPinnedDeviceMemoryLimit": "10Gi",
+                        "defaultPerDevicePinnedMemoryLimit": {"0": "2147483648", "GPU-1": 1048576},
+                        "multiUser": False,
+                    },
+                },
+            },
+            GpuConfig(
+                sharing=limited(
+                    defaultActiveThreadPercentage=50,
+                    defaultPinnedDeviceMemoryLimit=10240,
+                    defaultPerDevicePinnedMemoryLimit={"0": 2048, "GPU-1": 1},
+                )
+            ),
+        ),
+        (
+            {**MIG, "sharing": {**MPS, "mpsConfig": {"defaultActiveThreadPercentage": 0}}},
+            MigDeviceConfig(sharing=limited()),
+        ),
+        (
+            {**MIG, "sharing": {**MPS, "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "1.9Mi"}}},
+            MigDeviceConfig(sharing=limited(defaultPinnedDeviceMemoryLimit=1)),
         ),
     ],
 )
@@ -110,15 +154,36 @@ def test_time_slicing_demands_nothing_of_a_partition() -> None:
             f"sharing.timeSlicingConfig.interval of {API} GpuConfig: Input",
         ),
         (
-            {**GPU, "sharing": {"strategy": "MPS", "mpsConfig": {"multiUser": True}}},
+            {**GPU, "sharing": {**MPS, "timeSlicingConfig": {}}},
             (
-                f"sharing.strategy of {API} GpuConfig: Carina does not offer MPS; "
-                "write TimeSlicing or remove sharing"
+                f"sharing.timeSlicingConfig of {API} GpuConfig: it is for strategy TimeSlicing, "
+                "but the strategy is MPS; remove it"
             ),
         ),
         (
-            {**MIG, "sharing": {"strategy": "MPS"}},
-            f"sharing.strategy of {API} MigDeviceConfig: Carina does not",
+            {**GPU, "sharing": {**MPS, "mpsConfig": {"defaultActiveThreadPercentage": 101}}},
+            "sharing.mpsConfig.defaultActiveThreadPercentage of resource",
+        ),
+        *(
+            (
+                {**MIG, "sharing": {**MPS, "mpsConfig": {"defaultPinnedDeviceMemoryLimit": limit}}},
+                (
+                    f"sharing.mpsConfig.defaultPinnedDeviceMemoryLimit of {API} MigDeviceConfig: "
+                    "write a quantity of at least 1Mi, such as 10Gi"
+                ),
+            )
+            for limit in NO_LIMITS
+        ),
+        (
+            {
+                **GPU,
+                "sharing": {**MPS, "mpsConfig": {"defaultPerDevicePinnedMemoryLimit": {"0": None}}},
+            },
+            "sharing.mpsConfig.defaultPerDevicePinnedMemoryLimit.'0' of resource",
+        ),
+        (
+            {**GPU, "sharing": {**MPS, "mpsConfig": {"multiuser": True}}},
+            "sharing.mpsConfig.multiuser is not a field of resource",
         ),
         (
             {**GPU, "sharing": {**TIME_SLICING, "mpsConfig": {}}},
@@ -301,6 +366,16 @@ def test_a_mistake_is_found_even_where_another_overrides_it() -> None:
     bad = source({**GPU, "x": 1}, from_class=True)
     with pytest.raises(DeviceConfigError, match="x is not a field of resource"):
         in_force([bad, source(OURS)], GpuConfig)
+
+
+def test_limits_of_mps_are_recorded_as_they_are_read() -> None:
+    limits = {
+        "defaultPinnedDeviceMemoryLimit": "1G",
+        "defaultPerDevicePinnedMemoryLimit": {"1": 2**30},
+    }
+    config = parse_device_config("config[0]", {**GPU, "sharing": {**MPS, "mpsConfig": limits}})
+
+    assert read_recorded("config", config.model_dump(mode="json")) == config
 
 
 def test_records_have_carinas_own_form_only() -> None:
