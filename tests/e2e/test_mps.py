@@ -54,8 +54,8 @@ class Daemons:
             {"kubelet-root": "/var/lib/kubelet", "http-address": "off", "kubepods": kubepods}
         )
         # What it mounts has to reach the runtime, as with mountPropagation: Bidirectional.
-        command = node.runtime.namespace.entered_by(command)
-        self.sharing = process.start(node.cluster.state, "sharing", command, {})
+        entered = node.runtime.namespace.entered_by(command)
+        self.sharing = process.start(node.cluster.state, "sharing", entered, {})
         return self.sharing
 
     def leader(self, claim: str) -> int | None:
