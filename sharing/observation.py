@@ -19,7 +19,6 @@ from sharing.use import GivenUse, GpuProcess, given_uses, memory_mib, unmeasured
 from sharing.violators import (
     Violations,
     Violator,
-    after_end,
     joined,
     pods_under_mps,
     violator,
@@ -98,7 +97,7 @@ def observe(
                     present[use.identity] = replace(
                         before,
                         exceeded=before.exceeded.unseen(),
-                        violations=before.violations.unseen(),
+                        violations=before.violations.begun_again(),
                     )
             case Seen(processes):
                 for use in given:
@@ -126,12 +125,13 @@ def with_ended(
     """
     past = dict(seen.past)
     for left in spared:
-        past[left.use] = replace(past[left.use], violations=Violations())
+        before = past[left.use]
+        past[left.use] = replace(before, violations=before.violations.begun_again())
     for gone in ended:
         before = past[gone.use]
         past[gone.use] = replace(
             before,
-            violations=after_end(gone),
+            violations=before.violations.after_end(gone.process),
             ended=before.ended + 1,
             last_ended=EndedProcess(
                 pod=gone.pod,

@@ -6,7 +6,8 @@ use was within its limit before it. The limit is that of `exceeded`, with its ma
 pod that is under MPS is ended if it computes outside of MPS in two samples in a row.
 
 There is one at a time. While a process that was ended is still there, nothing of its use is
-counted, because its memory is being freed; after it is gone, two more samples are needed.
+counted, because its memory is being freed; after it is gone, two more samples are needed. One that
+the kernel does not let end is not waited for without end: then the next one is ended.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -20,6 +21,9 @@ from sharing.use import GivenUse, GpuProcess
 FREEING: Final = 17
 """Samples, of about five seconds, in which the driver can free what an ended process had. It is not
 waited for longer, since its parent decides when the process is gone."""
+STUCK: Final = 100
+"""Samples, of about thirty seconds, in which a process ends that was sent the signal. In a call of
+the kernel that does not return, it never does."""
 
 APART: Final = 0.2
 """Seconds between two samples that count: what is wanted is sampled at once when it changes, and
@@ -45,8 +49,15 @@ class Awaited:
 
     process: tuple[int, int]
     """Its identity."""
-    freeing: int = 0
-    """Samples since it has ended."""
+    runs: bool = True
+    """Whether it has not ended yet."""
+    samples: int = 0
+    """Since the signal was sent, or since it has ended."""
+
+    @property
+    def delays(self) -> bool:
+        """Whether no other of its use is ended meanwhile."""
+        return self.samples <= (STUCK if self.runs else FREEING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +72,13 @@ class Violations:
     at: float | None = None
     """When the last sample that counts was taken, in seconds since 1970."""
 
-    def unseen(self) -> "Violations":
-        """What it is where there was no sample, or where the use has become another."""
+    def begun_again(self) -> "Violations":
+        """What it is where there was no sample, or where nobody could be ended."""
         return Violations(awaited=self.awaited)
+
+    def after_end(self, ended: GpuProcess) -> "Violations":
+        """What it is when a process was ended."""
+        return Violations(awaited=(*self.awaited, Awaited(ended.identity)))
 
 
 def violator(
@@ -83,8 +98,9 @@ def violator(
         return None, before
     pods = {pod.uid: pod for pod in use.pods}
     awaited = _still_there(before.awaited, processes)
-    if awaited:
+    if any(ended.delays for ended in awaited):
         return None, Violations(awaited=awaited, at=now)
+    sent = {ended.process for ended in awaited}
     own = [process for process in processes if process.pod_uid in pods]
     outside = [
         process
@@ -94,23 +110,23 @@ def violator(
     after = Violations(
         above=before.above + 1 if used_mib > limit_mib(use.memory_mib) else 0,
         outside=frozenset(process.identity for process in outside),
+        awaited=awaited,
         at=now,
     )
     why: ViolationKind = "memory"
     chosen = None
     if after.above >= IN_A_ROW:
-        chosen = _largest(process for process in own if process.memory)
+        chosen = _largest(
+            process for process in own if process.memory and process.identity not in sent
+        )
     if chosen is None:
         why = "mps"
-        chosen = _largest(process for process in outside if process.identity in before.outside)
+        chosen = _largest(
+            process for process in outside if process.identity in before.outside - sent
+        )
     if chosen is None or chosen.pod_uid is None:
         return None, after
     return Violator(use.identity, pods[chosen.pod_uid], chosen, why), after
-
-
-def after_end(ended: Violator) -> Violations:
-    """Returns what counts for the next sample when a process was ended."""
-    return Violations(awaited=(Awaited(ended.process.identity),))
 
 
 def joined(parts: Sequence[Violations]) -> Violations:
@@ -151,10 +167,10 @@ def _still_there(
         process = there.get(ended.process)
         if process is None:
             continue
-        if process.runs:
-            found.append(replace(ended, freeing=0))
-        elif ended.freeing < FREEING:
-            found.append(replace(ended, freeing=ended.freeing + 1))
+        if process.runs == ended.runs:
+            found.append(replace(ended, samples=ended.samples + 1))
+        else:
+            found.append(Awaited(ended.process, process.runs, 1))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from carina_dra.sharing.message import MpsDaemon, WantedShares
 from sharing.exceeded import limit_mib
 from sharing.observation import NO_PAST, GpuSample, Past, Seen, Unseen, observe, with_ended
 from sharing.use import GpuProcess
-from sharing.violators import FREEING, Violator, pods_under_mps
+from sharing.violators import FREEING, STUCK, Violator, pods_under_mps
 from tests.unit.sharing.samples import daemon, process, share, wanted, wanted_daemon
 
 
@@ -149,6 +149,26 @@ def test_the_driver_has_a_while_to_free_what_an_ended_process_had() -> None:
     two = (replace(much(1), runs=False), much(2, 4000))
     assert [watch.sample(*two) for _ in range(FREEING)] == [[]] * FREEING
     assert [watch.sample(*two), watch.sample(*two)] == [[], [2]]
+
+
+def test_one_that_never_ends_is_not_waited_for_without_end() -> None:
+    watch = train()
+    watch.sample(much(1))
+    assert watch.sample(much(1)) == [1]
+    two = (much(1), much(2, 4000))
+    assert [watch.sample(*two) for _ in range(STUCK)] == [[]] * STUCK
+    assert [watch.sample(*two), watch.sample(*two)] == [[], [2]]
+    assert [watch.sample(*two) for _ in range(3)] == [[]] * 3
+
+
+def test_one_that_ends_late_is_waited_for_until_its_memory_is_free() -> None:
+    watch = train()
+    watch.sample(much(1))
+    assert watch.sample(much(1)) == [1]
+    for _ in range(STUCK - 1):
+        watch.sample(much(1), much(2, 4000))
+    late = (replace(much(1), runs=False), much(2, 4000))
+    assert [watch.sample(*late) for _ in range(FREEING)] == [[]] * FREEING
 
 
 def test_a_process_that_has_ended_is_not_ended_again() -> None:
