@@ -11,12 +11,20 @@ from pathlib import Path
 from typing import Final
 
 _PREFIX: Final = "carina-"
+_SHM: Final = Path("/dev/shm")  # noqa: S108 - not used for files
+_DISK: Final = Path("/tmp")  # noqa: S108 - mkdtemp makes the folder
 _MOUNTS: Final = Path("/proc/self/mounts")
 
 
 def make() -> Path:
-    """Makes it; its name is short, since paths of sockets have limits."""
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    """Makes it; its name is short, since paths of sockets have limits.
+
+    It is not in /dev/shm, where daemons and their clients have a folder of their own.
+    """
+    usual = Path(tempfile.gettempdir())
+    folder = Path(
+        tempfile.mkdtemp(prefix=_PREFIX, dir=_DISK if _SHM in (usual, *usual.parents) else usual)
+    )
     if _succeeds("mount", "--bind", folder, folder):  # without the right to, MPS is not tried
         _succeeds("mount", "--make-shared", folder)
     return folder
