@@ -10,6 +10,7 @@ from pathlib import Path
 from carina_dra.kube.api_resource import EVENTS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
+from carina_dra.sharing.files import SOCKET
 from simulation.api_server.api import Api
 from simulation.api_server.server import ApiServer
 from simulation.nvml import SimulatedNode
@@ -33,12 +34,17 @@ class Host:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
+    def kubelet_root(self) -> Path:
+        """A short name: below it are the longest paths of sockets."""
+        return self.folder / "k"
+
+    @property
     def registry(self) -> Path:
-        return self.folder / "kubelet/plugins_registry"
+        return self.kubelet_root / "plugins_registry"
 
     @property
     def plugin(self) -> Path:
-        return self.folder / "kubelet/plugins" / DRIVER
+        return self.kubelet_root / "plugins" / DRIVER
 
     @property
     def log(self) -> Path:
@@ -56,7 +62,7 @@ class Host:
         command = self.gpus.plugin_command(
             {
                 "node-name": NODE,
-                "kubelet-root": self.folder / "kubelet",
+                "kubelet-root": self.kubelet_root,
                 "cdi-directory": self.folder / "cdi",
                 "http-address": "off",
                 "device-kinds": "gpu,mig,share,monitor",
@@ -66,6 +72,24 @@ class Host:
         with self.log.open("ab") as log:
             process = subprocess.Popen([*command, *flags], stderr=log, cwd=tree)
         self.processes.append(process)
+        return process
+
+    def start_sharing(self, driver: str) -> subprocess.Popen[bytes]:
+        """Starts carina-sharing, and waits until it serves the plugin of the driver."""
+        command = self.gpus.sharing_command(
+            {
+                "kubelet-root": self.kubelet_root,
+                "driver-name": driver,
+                "http-address": "off",
+                "kubepods": "/kubepods",
+            }
+        )
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(command, stderr=log)
+        self.processes.append(process)
+        path = self.kubelet_root / "plugins" / driver / SOCKET
+        eventually(lambda: process.poll() is not None or path.is_socket(), within=START_PATIENCE)
+        assert process.poll() is None, self.log.read_text()
         return process
 
     def _serves(self, process: subprocess.Popen[bytes], before: set[tuple[Path, int]]) -> bool:
@@ -119,11 +143,14 @@ class Host:
 
 
 @contextmanager
-def running_host(*, driver_version: str | None = None) -> Iterator[Host]:
-    """Makes one, and ends all that runs on it; with another driver than that of the profile."""
+def running_host(*, driver_version: str | None = None, below: str | None = None) -> Iterator[Host]:
+    """Makes one, and ends all that runs on it; with another driver than that of the profile.
+
+    `below` is the folder that it is in. MPS daemons have another /dev/shm than other processes.
+    """
     # Not pytest's own folder: the paths of sockets have 107 bytes at most.
     with (
-        tempfile.TemporaryDirectory(prefix="c") as name,
+        tempfile.TemporaryDirectory(prefix="c", dir=below) as name,
         ApiServer(Api()) as server,
     ):  # short: sockets' paths have limits
         folder = Path(name)

@@ -60,7 +60,7 @@ class Node:
     def _start_sharing(self, tree: Path | None) -> subprocess.Popen[bytes]:
         command = self.host.gpus.sharing_command(
             {
-                "kubelet-root": self.host.folder / "kubelet",
+                "kubelet-root": self.host.kubelet_root,
                 "http-address": "off",
                 "kubepods": self.pods.path,
             }

@@ -23,11 +23,10 @@ from carina_dra.sharing.message import (
     WantedShare,
     WantedShares,
 )
-from sharing.mps import folder
 from sharing.mps.cgroups import DaemonCgroup, Hierarchies
-from sharing.mps.folder import DaemonFolder
 from simulation.nvml import SimulatedNode
 from tests.eventually import eventually
+from tests.fakes.mps_daemons import remove_daemons
 
 MIB = 2**20
 _TOP = "/tmp"
@@ -138,13 +137,7 @@ class Site:
 
     def remove_daemons(self) -> None:
         """Ends all MPS daemons, and removes what they leave."""
-        top = self.plugin_folder / MPS
-        for name in folder.names(top):
-            cgroup = DaemonCgroup(Hierarchies.find(Path("/sys/fs/cgroup")), self.driver, name)
-            cgroup.kill()
-            assert cgroup.emptied(30)
-            cgroup.remove()
-            DaemonFolder(top, name).remove()
+        remove_daemons(self.plugin_folder / MPS, self.driver)
 
     def sleeper(self) -> int:
         """Starts a process that does nothing, which ends with the test; its PID."""
