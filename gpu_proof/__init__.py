@@ -13,6 +13,7 @@ These are pure. The rest acts:
     cuda_program     the process that computes, as the process of a tenant does
     client           that process as a part uses it
     own_cgroups      the cgroups that are made for it
+    own_folder       the folder that is made for it
     sharing_process  carina-sharing, as the kubelet plugin uses it
     bench            what a part works with
     parts            what is proven

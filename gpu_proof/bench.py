@@ -16,9 +16,10 @@ from gpu_proof.client import ClientError, CudaClient
 from gpu_proof.finding import ProofStatement, ProofVerdict, judged
 from gpu_proof.sharing_process import SharingError, SharingProcess
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.gpu import Gpu
+from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.nvml.mig_instance import handle_of
 from kubelet_plugin.nvml.reader import NvmlReader
+from kubelet_plugin.nvml.usage import UsageReader
 from sharing.cgroup import KubepodsFolder
 from sharing.observation import Seen, Unseen
 from sharing.processes import GpuProcesses, ProcessTable
@@ -70,10 +71,11 @@ class ProofPlace:
 class Bench:
     """A GPU to prove something on."""
 
-    def __init__(self, place: ProofPlace, library: NvmlLibrary, gpu: Gpu) -> None:
+    def __init__(self, place: ProofPlace, library: NvmlLibrary, observed: ObservedGpu) -> None:
         self.place = place
         self.library = library
-        self.gpu = gpu
+        self.gpu = observed.gpu
+        self.state = observed.state
 
     @property
     def share_mib(self) -> int:
@@ -137,13 +139,24 @@ class Bench:
             SharingError: the driver does not say them.
         """
         reader = GpuProcesses(ProcessTable(Path("/proc"), (self._kubepods(),)))
-        with self.library.lease():
-            sample = reader.read(self.gpu.uuid)
+        with self.library.lease() as session:
+            sample = reader.read(self.gpu.uuid, session)
         match sample:
             case Seen(processes):
                 return processes
             case Unseen(reason):
                 raise SharingError(f"the processes of the GPU cannot be told: {reason}")
+
+    def used_memory(self) -> int:
+        """Returns the memory of the GPU that is used, as the plugin reads it, in bytes.
+
+        Raises:
+            SharingError: the driver does not say it.
+        """
+        usage = UsageReader(self.library).read([self.gpu], ()).get(self.gpu.uuid)
+        if usage is None:
+            raise SharingError("the driver does not say how much memory of the GPU is used")
+        return usage.memory_used
 
     def process(self, pid: int, within: float = 5.0) -> GpuProcess | None:
         """Returns a process on the GPU; None if it is not listed within these seconds."""
@@ -152,6 +165,19 @@ class Bench:
             return next((process for process in self.processes() if process.pid == pid), None)
 
         return poll(look, within)
+
+    def memory(self, pid: int) -> int:
+        """Returns the memory of a process on the GPU, in bytes; 0 if it is not listed.
+
+        Raises:
+            SharingError: the driver does not say it.
+        """
+        found = self.process(pid)
+        if found is None:
+            return 0
+        if found.memory is None:
+            raise SharingError(f"the driver does not say how much memory PID {pid} has")
+        return found.memory
 
     def _kubepods(self) -> KubepodsFolder:
         cgroup, root = self.place.cgroup, self.place.cgroup_root

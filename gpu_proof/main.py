@@ -7,11 +7,9 @@ broke off or something could not be removed.
 import argparse
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn
 
-from gpu_proof import own_cgroups
+from gpu_proof import own_cgroups, own_folder
 from gpu_proof.bench import ProofPlace
 from gpu_proof.finding import FINDING, Fact, PartReport, ProofFinding, part_report
 from gpu_proof.mps_share import daemons_cgroup
@@ -99,9 +97,9 @@ def _place(options: argparse.Namespace, left: list[str]) -> Iterator[ProofPlace]
 
     What cannot be removed is added to `left`.
     """
-    name = f"gpu-proof-{os.getpid()}.carina.dev"
+    name = f"proof-{os.getpid()}.dev"  # short, since paths of sockets have limits
     with ExitStack() as made:
-        folder = Path(tempfile.mkdtemp(prefix="carina-proof-"))
+        folder = own_folder.make()
         made.callback(_remove_folder, folder, left)
         root = own_cgroups.mount()
         cgroup = None
@@ -129,17 +127,8 @@ def _remove_cgroup(cgroup: Path, left: list[str]) -> None:
 
 
 def _remove_folder(folder: Path, left: list[str]) -> None:
-    """Removes a folder; a file system that a part mounted in it is unmounted first."""
-    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
-        place = Path(line.split()[1])
-        if place.is_relative_to(folder):
-            done = subprocess.run(["umount", "-l", place], check=False)  # noqa: S603, S607 - below
-            if done.returncode != 0:  # what is in a file system of others must not be removed
-                left.append(f"the file system at {place}")
-                return
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        left.append(f"folder {folder}")
+    if (what := own_folder.remove(folder)) is not None:
+        left.append(what)
 
 
 def _report(part: ProofPart, place: ProofPlace, seconds: float | None) -> PartReport:

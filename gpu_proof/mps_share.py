@@ -1,14 +1,10 @@
 """A share with an MPS daemon, as a container has it: the pipes and /dev/shm of its daemon."""
 
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pynvml
-
-from carina_dra.nvidia.nvml_library import call, optional_call
 from carina_dra.sharing.files import MPS, MPS_PIPES, MPS_SHM
 from carina_dra.sharing.message import MpsDaemon, MpsDevice, Reference, SharingReport, WantedDaemon
 from gpu_proof import own_cgroups
@@ -69,16 +65,7 @@ def mps_share(
     bench: Bench, sharing: SharingProcess, name: str, memory_mib: int, threads: int
 ) -> MpsShare:
     """Returns a share. Its daemon has to be wanted yet."""
-    claim = Reference(namespace="gpu-proof", name=name, uid=str(uuid.uuid4()))
+    claim = Reference(namespace="gpu-proof", name=name, uid=name)
     device = MpsDevice(uuid=bench.gpu.uuid, memory_mib=memory_mib)
     wanted = WantedDaemon(claim=claim, devices=(device,), thread_percentage=threads)
     return MpsShare(bench, sharing, wanted)
-
-
-def computing(bench: Bench) -> tuple[set[int], set[int]]:
-    """Returns the PIDs that NVML lists as computing, and those of them that are clients of MPS."""
-    with bench.library.lease():
-        handle = bench.handle()
-        compute = call(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
-        clients = optional_call(pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, handle) or ()
-    return {process.pid for process in compute}, {process.pid for process in clients}

@@ -53,7 +53,7 @@ def _run(
     if reason is not None or isinstance(gpu, str):
         yield from untried(part.statements, reason or str(gpu))
         return
-    yield from part.run(Bench(place, library, gpu.gpu))
+    yield from part.run(Bench(place, library, gpu))
 
 
 if __name__ == "__main__":

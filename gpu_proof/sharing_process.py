@@ -54,7 +54,7 @@ class SharingProcess:
             SharingError: there is none within these seconds.
         """
         deadline = time.monotonic() + within
-        last = "no report"
+        last = "it sends no report"
         while (rest := deadline - time.monotonic()) > 0:
             line = self._line(rest)
             if line is None:
@@ -62,7 +62,7 @@ class SharingProcess:
             report = SharingReport.parse(line)
             if report.generation == self._generation and holds(report):
                 return report
-            last = line.decode().strip()
+            last = "; ".join(_reasons(report)) or "it says no reason"
         raise SharingError(f"carina-sharing does not report {what} within {within:g} s: {last}")
 
     def _line(self, within: float) -> bytes | None:
@@ -77,6 +77,12 @@ class SharingProcess:
             self._pending += part
         line, _, self._pending = self._pending.partition(b"\n")
         return line
+
+
+def _reasons(report: SharingReport) -> Iterator[str]:
+    """What a report says is wrong."""
+    yield from (f"{daemon.wanted.claim.name}: {daemon.reason}" for daemon in report.daemons)
+    yield from (f"{gpu.gpu}: {gpu.reason}" for gpu in report.unwatched)
 
 
 @contextmanager

@@ -29,9 +29,11 @@ def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
         return f"it cannot be opened: {error}"
     try:
         match table.find(process.pid, ticks() + 1):
-            case FoundProcess(started, _, pod):
+            case FoundProcess(started, runs, pod):
                 if started != process.started:
                     return ANOTHER
+                if not runs:
+                    return GONE
                 found = (None, None) if pod is None else (pod.pod_uid, pod.container_id)
                 if pod is None or found != (process.pod_uid, process.container_id):
                     return MOVED

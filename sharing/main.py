@@ -104,8 +104,7 @@ def run(chosen: SharingSettings, stop: threading.Event) -> bool:
             "that this process can write"
         ) from error
     if wanted is not None:
-        supervisor.want(wanted.daemons)
-        sampling.want(wanted)
+        _watch(supervisor, sampling, wanted)
     with contextlib.ExitStack() as cleanup:
         server.start()
         cleanup.callback(server.stop)
@@ -147,13 +146,19 @@ def _folders(chosen: SharingSettings) -> tuple[KubepodsFolder, ...]:
 
 
 def _keep(
-    file: WantedFile, supervisor: MpsSupervisor, sampling: Sampling, wanted: WantedShares
+    file: WantedFile, supervisor: MpsSupervisor, sampling: Sampling, told: WantedShares
 ) -> None:
+    wanted = told.after(file.last)
     try:
         file.save(wanted)
     except OSError as error:
         _log.error("what is to be watched cannot be recorded", extra={"error": str(error)})
-    supervisor.want(wanted.daemons)  # before its generation is reported
+    _watch(supervisor, sampling, wanted)
+
+
+def _watch(supervisor: MpsSupervisor, sampling: Sampling, wanted: WantedShares) -> None:
+    if wanted.daemons is not None:  # before its generation is reported
+        supervisor.want(wanted.daemons)
     sampling.want(wanted)
 
 

@@ -181,7 +181,7 @@ def _after(
 ) -> tuple[Violator | None, UsePast, ShareUse]:
     pods = used_by_pods(use, processes)
     used = sum(pod.memory_mib for pod in pods)
-    found, violations = violator(use, processes, used, under_mps, before.violations)
+    found, violations = violator(use, processes, used, under_mps, before.violations, now)
     exceeded = before.exceeded.after(used, use.memory_mib, now)
     idle = all(pod.sm_percent == 0 for pod in pods)  # not known counts as not idle
     idle_since = (now if before.idle_since is None else before.idle_since) if idle else None

@@ -21,6 +21,10 @@ FREEING: Final = 17
 """Samples, of about five seconds, in which the driver can free what an ended process had. It is not
 waited for longer, since its parent decides when the process is gone."""
 
+APART: Final = 0.2
+"""Seconds between two samples that count: what is wanted is sampled at once when it changes, and
+that two samples are in a row would say little if they were taken at the same time."""
+
 ViolationKind: TypeAlias = Literal["memory", "mps"]
 
 
@@ -54,6 +58,8 @@ class Violations:
     outside: frozenset[tuple[int, int]] = frozenset()
     """The processes that computed outside of MPS in the last sample."""
     awaited: tuple[Awaited, ...] = ()
+    at: float | None = None
+    """When the last sample that counts was taken, in seconds since 1970."""
 
     def unseen(self) -> "Violations":
         """What it is where there was no sample, or where the use has become another."""
@@ -66,16 +72,19 @@ def violator(
     used_mib: int,
     under_mps: Collection[tuple[str, str]],
     before: Violations,
+    now: float,
 ) -> tuple[Violator | None, Violations]:
     """Returns the process to be ended after a sample of a use, and what the sample leaves.
 
     `processes` are all of the GPU, `used_mib` what those of the use have of it, and `under_mps` the
-    pods under MPS (`pods_under_mps`).
+    pods under MPS (`pods_under_mps`). `now` is in seconds since 1970.
     """
+    if before.at is not None and 0 <= now - before.at < APART:
+        return None, before
     pods = {pod.uid: pod for pod in use.pods}
     awaited = _still_there(before.awaited, processes)
     if awaited:
-        return None, Violations(awaited=awaited)
+        return None, Violations(awaited=awaited, at=now)
     own = [process for process in processes if process.pod_uid in pods]
     outside = [
         process
@@ -85,6 +94,7 @@ def violator(
     after = Violations(
         above=before.above + 1 if used_mib > limit_mib(use.memory_mib) else 0,
         outside=frozenset(process.identity for process in outside),
+        at=now,
     )
     why: ViolationKind = "memory"
     chosen = None
@@ -113,19 +123,20 @@ def pods_under_mps(
 ) -> frozenset[tuple[str, str]]:
     """Returns the pods that can compute by MPS alone: the UUID of the GPU, and the UID of the pod.
 
-    The daemons of all claims that the pod has on the GPU are ready: no process tells of which of
-    them it is.
+    The daemons of all claims that the pod has on the GPU are ready, and have the memory of all
+    shares of the claim: no process tells of which claim or share it is.
     """
     ready = {
-        (daemon.wanted.claim.uid, device.uuid)
+        (daemon.wanted.claim.uid, device.uuid): device.memory_mib
         for daemon in daemons
-        if daemon.state == "ready" and daemon.wanted in wanted.daemons
+        if daemon.state == "ready" and daemon.wanted in (wanted.daemons or ())
         for device in daemon.wanted.devices
     }
     under: set[tuple[str, str]] = set()
     beside: set[tuple[str, str]] = set()
     for share in wanted.shares:
-        found = under if (share.claim.uid, share.gpu) in ready else beside
+        by_mps = ready.get((share.claim.uid, share.gpu)) == share.memory_mib
+        found = under if by_mps else beside
         found.update((share.gpu, pod.uid) for pod in share.pods)
     return frozenset(under - beside)
 

@@ -16,6 +16,8 @@ class WantedFile:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.last: WantedShares | None = None
+        """What was read or saved last."""
 
     def load(self) -> WantedShares | None:
         """Returns what is in the file; None if there is none: then it is not known what is wanted.
@@ -29,7 +31,7 @@ class WantedFile:
         except FileNotFoundError:
             return None
         try:
-            return WantedShares.parse(content)
+            self.last = WantedShares.parse(content)
         except MessageError as error:
             aside = self._folder / DAMAGED
             file.replace(aside)
@@ -39,8 +41,10 @@ class WantedFile:
                 extra={"path": str(aside), "error": str(error)},
             )
             return None
+        return self.last
 
     def save(self, wanted: WantedShares) -> None:
         """Replaces the file, durably. Raises OSError."""
+        self.last = wanted
         folder = os.fspath(self._folder)
         replace_file(f"{folder}/{WANTED}", wanted.line(), temporary=f"{folder}/{NEW_WANTED}")

@@ -1,7 +1,8 @@
 """Lets several processes do one run: each takes the next test file that no other has taken.
 
 Files are taken when they are reached, so that all processes are busy until the end.
-The tests with a real node are taken together, by one process, because they share its node.
+The tests with the real node of the session are taken together, by one process. Those with a node of
+their own are taken as files.
 """
 
 import hashlib
@@ -68,4 +69,11 @@ def _take(path: Path) -> bool:
 
 
 def _part(item: pytest.Item) -> str:
-    return _NODE if item.get_closest_marker(_NODE) else item.nodeid.partition("::")[0]
+    return _NODE if _shares_the_node(item) else item.nodeid.partition("::")[0]
+
+
+def _shares_the_node(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function) or _NODE not in item.fixturenames:
+        return False
+    definitions = item._fixtureinfo.name2fixturedefs.get(_NODE, ())
+    return bool(definitions) and definitions[-1].scope == "session"

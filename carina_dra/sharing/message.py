@@ -188,8 +188,15 @@ class WantedShares(Message):
     generation: int = Field(ge=0)
     """Grows with each change."""
     shares: tuple[WantedShare, ...]
-    daemons: tuple[WantedDaemon, ...] = ()
-    """All MPS daemons that prepared claims need; others are ended, with their clients."""
+    daemons: tuple[WantedDaemon, ...] | None = None
+    """All MPS daemons that prepared claims need; others are ended, with their clients. None of a
+    plugin from before there were any: then those that were wanted before go on."""
+
+    def after(self, before: "WantedShares | None") -> Self:
+        """The message with what it does not say as the message before it said it."""
+        if self.daemons is not None or before is None:
+            return self
+        return self.model_copy(update={"daemons": before.daemons})
 
 
 class SharingReport(Message):

@@ -9,15 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gpu_proof.bench import MIB, Bench, poll, tried
+from gpu_proof.bench import MIB, Bench, tried
 from gpu_proof.client import ClientError, CudaClient
 from gpu_proof.cuda import AllocatingCall
 from gpu_proof.filling import Starting, escapes, held
 from gpu_proof.finding import Fact, ProofFinding, ProofStatement, judged, untried
-from gpu_proof.mps_share import MpsShare, computing, mps_share
+from gpu_proof.mps_share import MpsShare, mps_share
 from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
 from gpu_proof.sharing_process import SharingError, SharingProcess
+from kubelet_plugin.devices.levels import MPS_CAPABILITY, MPS_DRIVER, has_mps
+from kubelet_plugin.inventory.gpu import Gpu
+from sharing.use import memory_mib
 
 _READY: Final = 60.0
 _THREADS: Final = 50
@@ -52,7 +55,7 @@ SLOWER: Final = ProofStatement(
 )
 OUTSIDE: Final = ProofStatement(
     "mps-outside",
-    "A process without the variable of the pipes is listed as computing, and not as client of MPS.",
+    "A process without the variable of the pipes is seen as computing outside of MPS.",
 )
 TURNS: Final = ProofStatement(
     "mps-turns", "A share with one process and a share with three get equal turns (3:4 to 4:3)."
@@ -72,6 +75,9 @@ STATEMENTS: Final = (
 
 
 def _run(bench: Bench) -> Iterator[ProofFinding]:
+    if (reason := _unfit(bench.gpu)) is not None:
+        yield from untried(STATEMENTS, reason)
+        return
     with bench.sharing() as sharing:
         sharing.want()
         offers = sharing.report(lambda _: True, within=_READY, what="anything").offers
@@ -84,6 +90,17 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
         yield ready
         if ready.outcome.result == "proven":
             yield from _shares(bench, first, second)
+
+
+def _unfit(gpu: Gpu) -> str | None:
+    """Why the product runs no MPS on this GPU."""
+    if has_mps(gpu):
+        return None
+    capability = ".".join(map(str, MPS_CAPABILITY))
+    return (
+        f"MPS is used from driver {MPS_DRIVER} and compute capability {capability} on, and this is "
+        f"driver {gpu.driver_version} and {gpu.product_name}"
+    )
 
 
 def _ready(sharing: SharingProcess, shares: Sequence[MpsShare]) -> tuple[bool, str]:
@@ -148,16 +165,11 @@ def _outside(bench: Bench, share: MpsShare) -> tuple[bool, str]:
         inside.get("attach")
         outside.get("attach")
 
-        def look() -> tuple[set[int], set[int]] | None:
-            compute, clients = computing(bench)
-            return (compute, clients) if {inside.pid, outside.pid} <= compute | clients else None
-
-        seen = poll(look, 10.0)
-    if seen is None:
-        return False, "NVML does not list both"
-    compute, clients = seen
-    measured = f"clients of MPS: {sorted(clients)}; inside {inside.pid}, outside {outside.pid}"
-    return inside.pid in clients and outside.pid in compute - clients, measured
+        within, without = bench.process(inside.pid), bench.process(outside.pid)
+    if within is None or without is None:
+        return False, "the driver does not list both"
+    measured = f"outside of MPS: {without.outside_mps}; inside: {within.outside_mps}"
+    return without.outside_mps and not within.outside_mps, measured
 
 
 def _cost(bench: Bench, share: MpsShare) -> Iterator[ProofFinding]:
@@ -165,7 +177,7 @@ def _cost(bench: Bench, share: MpsShare) -> Iterator[ProofFinding]:
         client.get("attach")
         servers = share.servers()
         host = sum(map(_resident_kib, servers)) // 1024
-        gpu = sum(process.memory for process in bench.processes() if process.pid in servers) // MIB
+        gpu = memory_mib(process for process in bench.processes() if process.pid in servers)
     yield Fact("mps-host-memory", "Resident memory of a daemon and its server", f"{host} MiB")
     yield Fact("mps-gpu-memory", "GPU memory of a daemon and its server", f"{gpu} MiB")
 

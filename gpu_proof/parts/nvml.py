@@ -47,7 +47,7 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
     total = (gpu.memory_bytes or 0) // MIB
     measured = f"{total} MiB, of which {reserved} MiB reserved; shares have {mib} MiB together"
     yield judged(MEMORY, measured, holds=mib is not None and 0 < reserved < total // 4)
-    levels = detected_levels(gpu)
+    levels = detected_levels(gpu, bench.state)
     for resource, found in (("memory", levels.memory), ("cores", levels.cores)):
         sentence = f"Levels of enforcement of {resource} that the plugin detects"
         yield Fact(f"levels-{resource}", sentence, ", ".join(sorted(found)) or "none")
@@ -56,33 +56,35 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
 
 
 def _processes(bench: Bench) -> Iterator[ProofFinding]:
+    free = bench.used_memory() + _TOLERATED
     with bench.client() as client:
         client.get("attach")
-        before = bench.process(client.pid)
+        listed = bench.process(client.pid)
         others = ", ".join(str(process.pid) for process in bench.processes())
-        yield judged(LISTED, f"PID {client.pid}; listed: {others}", holds=before is not None)
-        if before is None:
+        yield judged(LISTED, f"PID {client.pid}; listed: {others}", holds=listed is not None)
+        if listed is None:
             return
+        context = bench.memory(client.pid)
         sentence = "Memory of a process that has a context of CUDA and nothing else"
-        yield Fact("context-memory", sentence, f"{before.memory // MIB} MiB")
+        yield Fact("context-memory", sentence, f"{context // MIB} MiB")
 
         def grows() -> tuple[bool, str]:
             client.get("allocate", kind="cuMemAlloc", size=_ALLOCATED)
-            after = bench.process(client.pid)
-            grown = (0 if after is None else after.memory) - before.memory
+            grown = bench.memory(client.pid) - context
             measured = f"{grown // MIB} MiB for {_ALLOCATED // MIB} MiB"
             return abs(grown - _ALLOCATED) <= _TOLERATED, measured
 
         yield tried(GROWS, grows)
         began = time.monotonic()
         client.kill()
-        gone = poll(lambda: _is_gone(bench, client.pid) or None, 10.0)
+        gone = poll(lambda: _is_gone(bench, client.pid, free) or None, 10.0)
         took = time.monotonic() - began
         yield judged(FREED, f"after {took:.2f} s", holds=gone is not None)
 
 
-def _is_gone(bench: Bench, pid: int) -> bool:
-    return all(process.pid != pid for process in bench.processes())
+def _is_gone(bench: Bench, pid: int, free: int) -> bool:
+    listed = any(process.pid == pid for process in bench.processes())
+    return not listed and bench.used_memory() <= free
 
 
 def _tests() -> ProofFinding:

@@ -8,6 +8,7 @@ from gpu_proof.finding import Fact, NotTried, ProofFinding, ProofStatement, Proo
 from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
 from kubelet_plugin.devices.share import shareable_mib
+from sharing.use import memory_mib
 
 _MISSING_PERCENT: Final = 1
 _FREE_MIB: Final = 256
@@ -21,15 +22,14 @@ PROMISED: Final = ProofStatement(
 
 def _run(bench: Bench) -> Iterator[ProofFinding]:
     promised = shareable_mib(bench.gpu)
-    others = sum(process.memory for process in bench.processes()) // MIB
+    others = memory_mib(bench.processes())
     if promised is None or others > _FREE_MIB:
         reason = "the GPU says no memory" if promised is None else f"others have {others} MiB of it"
         yield ProofVerdict(PROMISED, NotTried(reason))
         return
     with bench.client() as client:
         client.get("attach")
-        before = bench.process(client.pid)
-        context = 0 if before is None else before.memory // MIB
+        context = bench.memory(client.pid) // MIB
         had = int(client.get("fill", kind="cuMemAlloc", most=promised * MIB)) // MIB
         seen = client.get("total_memory") // MIB
     yield Fact("promised", "Memory that shares have together", f"{promised} MiB")

@@ -13,9 +13,7 @@ from gpu_proof.client import ClientError
 from gpu_proof.finding import ProofFinding, ProofStatement, judged, untried
 from gpu_proof.need import Need
 from gpu_proof.part import ProofPart
-from gpu_proof.sharing_process import SharingError, SharingProcess
-from kubelet_plugin.nvml.usage import UsageReader
-from sharing.settings import SharingSettings
+from gpu_proof.sharing_process import SharingProcess
 
 _TRIALS: Final = 50
 _LONGEST: Final = 10.0
@@ -53,9 +51,6 @@ def _run(bench: Bench) -> Iterator[ProofFinding]:
     with bench.pod() as (uid, pod):
         with bench.sharing() as sharing:
             yield from _notices(bench, sharing, uid, pod)
-        if "watchdog" not in SharingSettings.model_fields:
-            yield from untried((WITHIN, *_KILLING), "this version of carina-sharing ends nobody")
-            return
         with bench.sharing(watchdog="kill") as sharing:
             _want(bench, sharing, uid)
             report = sharing.report(lambda _: True, within=_PATIENCE, what="anything")
@@ -113,15 +108,14 @@ def _ends(bench: Bench, pod: Path) -> Iterator[ProofFinding]:
             WITHIN, "it runs" if status is None else f"it ended: {status}", holds=not status
         )
     trials: list[_Trial] = []
-    statuses: list[str] = []
     for _ in range(_TRIALS):
         trial = _trial(bench, pod)
-        if isinstance(trial, _Trial):
-            trials.append(trial)
-        else:
-            statuses.append(trial)
-    measured = f"{len(trials)} of {_TRIALS}" + "".join(f"; {status}" for status in set(statuses))
-    yield judged(ENDED, measured, holds=len(trials) == _TRIALS)
+        if isinstance(trial, str):
+            yield judged(ENDED, f"after {len(trials)} trials: {trial}", holds=False)
+            break
+        trials.append(trial)
+    else:
+        yield judged(ENDED, f"{_TRIALS} of {_TRIALS}", holds=True)
     if not trials:
         return
     latencies = [trial.ended for trial in trials]
@@ -144,7 +138,7 @@ class _Trial:
 
 def _trial(bench: Bench, pod: Path) -> _Trial | str:
     """A process exceeds its share; returns how it went, or why it did not end."""
-    before = _used(bench)
+    before = bench.used_memory()
     with bench.client(cgroups=(pod,)) as client:
         try:
             client.get("allocate", kind="cuMemAlloc", size=_within(bench))
@@ -155,16 +149,8 @@ def _trial(bench: Bench, pod: Path) -> _Trial | str:
         now = time.monotonic()
         if status != -signal.SIGKILL:
             return "not ended" if status is None else f"ended with {status}"
-    gone = poll(lambda: _used(bench) <= before + _TOLERATED or None, _FREED)
+    gone = poll(lambda: bench.used_memory() <= before + _TOLERATED or None, _FREED)
     return _Trial(now - answer.at, None if gone is None else time.monotonic() - now)
-
-
-def _used(bench: Bench) -> int:
-    """The memory of the GPU that is used, in bytes."""
-    usage = UsageReader(bench.library).read([bench.gpu], ()).get(bench.gpu.uuid)
-    if usage is None:
-        raise SharingError("the driver does not say how much memory of the GPU is used")
-    return usage.memory_used
 
 
 def quantile(values: Sequence[float], percent: int) -> float:

@@ -103,10 +103,14 @@ class DaemonCgroup:
             raise
 
     def leader(self) -> int | None:
-        """Returns the control daemon among them, which leads their session; None without it."""
-        for pid in self.pids():
-            with suppress(ProcessLookupError):
-                if os.getsid(pid) == pid:
+        """Returns the control daemon among them; None without it.
+
+        It leads their session, and is no child of another, as its servers are.
+        """
+        pids = self.pids()
+        for pid in pids:
+            with suppress(ProcessLookupError, FileNotFoundError):
+                if os.getsid(pid) == pid and _parent(pid) not in pids:
                     return pid
         return None
 
@@ -145,6 +149,11 @@ class DaemonCgroup:
                         yield descriptor
                 finally:
                     os.close(descriptor)
+
+
+def _parent(pid: int) -> int:
+    """Field 4, ppid, of a stat file (proc_pid_stat(5)). A name may have parentheses."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def has_ended(descriptor: int) -> bool:

@@ -6,10 +6,12 @@ meanwhile: a client that is root in its container reaches closed pipes, too, and
 limits of the time when it started.
 """
 
+import logging
 import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,13 +27,17 @@ from sharing.mps.launcher import order
 from sharing.mps.setting import settings
 
 _START_SECONDS: Final = 10.0
-"""For a daemon to answer."""
+"""For a daemon to answer, when it starts or is adopted: many may do so at once."""
+_TURN_SECONDS: Final = 5.0
+"""After which a daemon starts beside those that have not ended to."""
 _QUIT_SECONDS: Final = 2.0
 """For a daemon that was told to quit."""
 _KILLED_SECONDS: Final = 2.0
 """For processes to end that were killed, unless the kernel keeps them."""
 _SERVERS: Final = "get_server_list"
 _POLL: Final = 0.05
+
+_log = logging.getLogger(__name__)
 
 
 class DaemonError(Exception):
@@ -42,14 +48,26 @@ class ControlDaemon:
     """The daemon. For one thread."""
 
     def __init__(
-        self, top: Path, uid: str, *, search: MpsSearch, cgroup_root: Path, driver_name: str
+        self,
+        top: Path,
+        uid: str,
+        *,
+        search: MpsSearch,
+        cgroup_root: Path,
+        driver_name: str,
+        turns: threading.Semaphore,
     ) -> None:
-        """`top` is the folder with those of all daemons."""
+        """`top` is the folder with those of all daemons; `turns`, how many start at once.
+
+        All daemons of a node come together after a boot. If all started at once, none would answer
+        in time.
+        """
         self._folder = DaemonFolder(top, uid)
         self._uid = uid
         self._search = search
         self._cgroup_root = cgroup_root
         self._driver_name = driver_name
+        self._turns = turns
         self._launched: subprocess.Popen[bytes] | None = None
         self._leader: int | None = None
         """A descriptor of the process of the daemon."""
@@ -73,7 +91,7 @@ class ControlDaemon:
         Raises:
             DaemonError: it cannot be started, or its limits do not hold. It may have processes.
         """
-        with _said():
+        with self._turn(), _said():
             if (problem := self._folder.problem()) is not None:
                 raise DaemonError(problem)
             installed = self._search.installation()
@@ -82,7 +100,7 @@ class ControlDaemon:
             control = self._control(installed)
             self._await(control)
             for setting in settings(wanted):
-                control.ask(setting.set_command)
+                control.ask(setting.set_command, _START_SECONDS)
             self._check(wanted, control)
             self._open(control)
 
@@ -95,7 +113,7 @@ class ControlDaemon:
             DaemonError: that cannot be told.
         """
         self._forget()
-        with _said():
+        with self._turn(), _said():
             leader = self._cgroup().leader()
             if leader is None or self.recorded() != wanted:
                 return False
@@ -105,7 +123,11 @@ class ControlDaemon:
                 self._check(wanted, control)
                 if not self._folder.is_open():
                     self._open(control)
-            except (ControlError, DaemonError, ProcessLookupError):
+            except (ControlError, DaemonError, ProcessLookupError) as error:
+                _log.warning(
+                    "an MPS daemon is not adopted",
+                    extra={"claim": self._uid, "reason": str(error)},
+                )
                 return False
         return True
 
@@ -146,6 +168,15 @@ class ControlDaemon:
         """Removes its folder; raises DaemonError."""
         with _said():
             self._folder.remove()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        has_turn = self._turns.acquire(timeout=_TURN_SECONDS)
+        try:
+            yield
+        finally:
+            if has_turn:
+                self._turns.release()
 
     def _cgroup(self) -> DaemonCgroup:
         return DaemonCgroup(Hierarchies.find(self._cgroup_root), self._driver_name, self._uid)
@@ -214,12 +245,12 @@ class ControlDaemon:
 
     def _check(self, wanted: WantedDaemon, control: Control) -> None:
         for setting in settings(wanted):
-            problem = setting.problem(control.ask(setting.get_command))
+            problem = setting.problem(control.ask(setting.get_command, _START_SECONDS))
             if problem is not None:
                 raise DaemonError(problem)
 
     def _open(self, control: Control) -> None:
-        if control.ask(_SERVERS).split():
+        if control.ask(_SERVERS, _START_SECONDS).split():
             raise DaemonError("a client came before the limits were set, and is ended")
         self._folder.open()
 

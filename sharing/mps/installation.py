@@ -9,11 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from carina_dra.nvidia.driver_search import LIBRARY_FOLDERS, DriverSearch, programs
 from carina_dra.nvidia.rooted_path import RootedPath
+from carina_dra.sharing.files import MPS
 from sharing.mps import mounts
 from sharing.mps.cgroups import Hierarchies, NoHierarchyError
+from sharing.mps.folder import DaemonFolder
 
 _CONTROL: Final = "nvidia-cuda-mps-control"
 _SERVER: Final = "nvidia-cuda-mps-server"
@@ -115,6 +118,9 @@ class MpsSearch:
         except NoHierarchyError as error:
             raise NoMpsError(str(error)) from error
         if (problem := mounts.problem(self._plugin_directory)) is not None:
+            raise NoMpsError(problem)
+        longest = DaemonFolder(self._plugin_directory / MPS, str(UUID(int=0)))
+        if (problem := longest.problem()) is not None:
             raise NoMpsError(problem)
         binaries = {name: program for name, program in found.items() if program is not None}
         _link(self._links / "bin", binaries)

@@ -19,6 +19,8 @@ from sharing.mps.control_daemon import ControlDaemon
 from sharing.mps.installation import MpsSearch
 from sharing.mps.keeper import Keeper
 
+_STARTS: Final = 4
+"""Daemons that start at once."""
 _RETRY_LOCK: Final = 0.5
 _OTHER_PROCESS: Final = "another process of carina-sharing still supervises the daemons"
 
@@ -36,6 +38,7 @@ class MpsSupervisor:
         self._search = search
         self._cgroup_root = cgroup_root
         self._driver_name = driver_name
+        self._turns = threading.Semaphore(_STARTS)
         self._state = threading.Lock()
         self._wanted: dict[str, WantedDaemon] | None = None
         self._keepers: dict[str, Keeper] = {}
@@ -109,6 +112,7 @@ class MpsSupervisor:
             search=self._search,
             cgroup_root=self._cgroup_root,
             driver_name=self._driver_name,
+            turns=self._turns,
         )
         keeper = Keeper(uid, daemon, wanted=wanted, tell=self._tell, removed=self._forget)
         self._keepers[uid] = keeper

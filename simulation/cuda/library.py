@@ -164,6 +164,7 @@ class SimulatedCuda:
         return self._error
 
     def cuLaunchKernel(self, function: Any, blocks: Any, *arguments: Any) -> int:
+        began = time.monotonic()
         if self._error:
             return self._error
         if number(function) == _FAULT:
@@ -174,7 +175,8 @@ class SimulatedCuda:
         pointers = arguments[7]
         rounds = ctypes.cast(pointers[0], ctypes.POINTER(ctypes.c_ulonglong))[0]
         times = max(number(blocks) / _BLOCKS_AT_A_TIME, 1)
-        time.sleep(rounds * _ROUND * times * self._wait * 100 / self._percentage)
+        takes = rounds * _ROUND * times * self._wait * 100 / self._percentage
+        time.sleep(max(began + takes - time.monotonic(), 0))
         return 0
 
     def cuCtxSynchronize(self) -> int:

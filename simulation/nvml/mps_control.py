@@ -13,6 +13,7 @@ run/mps-faults there is how it fails: a JSON object from the name of the folder 
     slow      seconds from the start to the socket
     refuse    words with which the daemon ends at its start
     hang      the command that has the daemon answer nothing, or "*"
+    slow_command  the command before which it sleeps for a second
     die       the command at which it ends without an answer
     answers   an object from commands to answers
 """
@@ -75,6 +76,8 @@ class MpsControlStandIn:
         self._record(command)
         while self._fault("hang") in (command, "*"):
             time.sleep(_POLL)
+        if self._fault("slow_command") == command:
+            time.sleep(1)
         if self._fault("die") == command:
             os._exit(1)
         answers: dict[str, str] = self._fault("answers") or {}

@@ -12,9 +12,10 @@ from simulation.kubernetes.node import Node
 from simulation.nvml.node import SimulatedNode
 from tests.e2e.plugin import Plugin
 from tests.e2e.workloads import Workloads
+from tests.memory import disk_folder
 
 _NAMESPACE, _SERVICE_ACCOUNT = "carina-system", "carina-kubelet-plugin"
-_FIRST_HTTP_PORT = 8
+_FIRST_HTTP_PORT, _LAST_HTTP_PORT = 8, 9
 """The last two ports of a cluster, which only its fourth and fifth node would use."""
 
 
@@ -73,6 +74,19 @@ def plugin(new_plugin: Callable[[str], Plugin]) -> Plugin:
     plugin = new_plugin("plugin")
     plugin.start()
     return plugin
+
+
+@pytest.fixture(scope="module")
+def kept_plugin(
+    node: Node, credentials: ServiceAccountCredentials, request: pytest.FixtureRequest
+) -> Iterator[Plugin]:
+    """A plugin for all tests of a module, with eight H200 of its own; it is not started."""
+    with disk_folder(request.config) as folder:
+        gpus = SimulatedNode.create(folder / "gpus", "hgx-h200-sxm", name="node")
+        port = node.cluster.state.port(_LAST_HTTP_PORT)
+        plugin = Plugin(gpus, node, credentials, "plugin", port)
+        yield plugin
+        plugin.stop()
 
 
 @pytest.fixture

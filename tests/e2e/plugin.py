@@ -62,6 +62,10 @@ class Plugin:
 
     def __post_init__(self) -> None:
         """What earlier plugins logged is not this one's."""
+        self.begin_log()
+
+    def begin_log(self) -> None:
+        """Forgets what has been logged, and the calls in it."""
         self._log_begins = self._log.stat().st_size if self._log.exists() else 0
 
     @property
@@ -79,6 +83,12 @@ class Plugin:
         if self._process is None:
             raise RuntimeError(f"{self._name} is stopped")
         return self._process
+
+    def be_ready(self) -> None:
+        """Starts it, unless it runs; waits until it is ready."""
+        if self._process is None:
+            self.launch()
+        self.wait_until_ready()
 
     def start(self) -> None:
         """Starts it; waits until its slices are published and the kubelet has registered it."""

@@ -14,6 +14,7 @@
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,20 @@ from tests.e2e.plugin import Plugin
 from tests.e2e.workloads import Gpu, Workloads, container, request
 
 _EXAMPLES = sorted((Path(__file__).parents[2] / "deploy/examples").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def plugin(kept_plugin: Plugin) -> Iterator[Plugin]:
+    """A plugin for all tests, which leave nothing prepared."""
+    kept_plugin.start()
+    yield kept_plugin
+    assert kept_plugin.prepared_claims() == set()
+
+
+@pytest.fixture(scope="module")
+def gpus(kept_plugin: Plugin) -> SimulatedNode:
+    """The GPUs of the plugin."""
+    return kept_plugin.gpus
 
 
 def _gpu(gpus: SimulatedNode, minor: int) -> Gpu:

@@ -27,9 +27,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from simulation.kubernetes.cluster import Cluster, KubectlError
 from simulation.kubernetes.node import Node
 from simulation.kubernetes.process import wait_for
+from simulation.nvml.node import SimulatedNode
 from tests.e2e.plugin import DRIVER, Plugin
 from tests.e2e.registrar import first_word_refused
 from tests.e2e.workloads import RETRY_S, Workloads, request
@@ -39,6 +42,20 @@ _WIPE_S = 60.0
 """The kubelet waits 30 s for a plugin to come back before it removes its slices."""
 _KUBELET_PATIENCE_S = 60.0
 """The kubelet waits 45 s for Prepare."""
+
+
+@pytest.fixture
+def plugin(kept_plugin: Plugin) -> Plugin:
+    """The plugin, which runs; what it did in earlier tests is forgotten."""
+    kept_plugin.begin_log()
+    kept_plugin.be_ready()
+    return kept_plugin
+
+
+@pytest.fixture
+def gpus(kept_plugin: Plugin) -> SimulatedNode:
+    """The GPUs of the plugin."""
+    return kept_plugin.gpus
 
 
 def _slice_uids(node: Node) -> set[str]:

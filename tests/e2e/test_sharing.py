@@ -33,7 +33,7 @@ _FIRST_SECONDS = 4_000_001
 def watchdog(node: Node) -> Iterator[Site]:
     """The process, on the host."""
     with site(f"/{reaper.cgroup_name(node.cluster.state.path)}/{node.name}/kubepods") as made:
-        made.start()
+        made.start("--watchdog", "kill")
         yield made
 
 
@@ -45,9 +45,10 @@ def pods(cluster: Cluster) -> Iterator[Workloads]:
     own.kubectl("delete", "pods", "--all", "--now")
 
 
-def test_processes_of_all_classes_and_pid_namespaces_are_those_of_their_pods(
+def test_in_all_classes_and_pid_namespaces_pods_are_charged_and_lose_their_own_processes(
     watchdog: Site, pods: Workloads
 ) -> None:
+    """Every second pod comes to use too much, and then the others do."""
     kinds = [(qos, namespace) for qos in _CLASSES for namespace in _NAMESPACES]
     names = [f"{qos}-{namespace}".lower() for qos, namespace in kinds]
     for number, (name, (qos, namespace)) in enumerate(zip(names, kinds, strict=True)):
@@ -56,16 +57,36 @@ def test_processes_of_all_classes_and_pid_namespaces_are_those_of_their_pods(
     bodies = [pods.get("pod", name) for name in names]
     assert [body["status"]["qosClass"] for body in bodies] == [qos for qos, _ in kinds]
 
-    for number in range(len(names)):
-        pid = wait_for("its process", partial(pid_of, _FIRST_SECONDS + number))
+    pids = [
+        wait_for("its process", partial(pid_of, _FIRST_SECONDS + number))
+        for number in range(len(names))
+    ]
+    for number, pid in enumerate(pids):
         watchdog.gpus.run_process(0, pid, memory=(100 + number) * MIB)
     with watchdog.connected() as plugin:
         plugin.want(*(_share(watchdog, body) for body in bodies))
         report = plugin.report(lambda report: report.uses)
 
-    found = {pod.pod.name: pod.memory_mib for use in report.uses for pod in use.pods}
-    assert found == {name: 100 + number for number, name in enumerate(names)}
-    assert report.strangers == ()
+        found = {pod.pod.name: pod.memory_mib for use in report.uses for pod in use.pods}
+        assert found == {name: 100 + number for number, name in enumerate(names)}
+        assert report.strangers == ()
+
+        for greedy, modest in (((0, 2, 4, 6, 8), (1, 3, 5, 7)), ((1, 3, 5, 7), ())):
+            for number in greedy:
+                watchdog.gpus.run_process(0, pids[number], memory=5000 * MIB)
+            for number in greedy:
+                wait_for("the end of its process", partial(_has_ended, _FIRST_SECONDS + number))
+            assert [pid_of(_FIRST_SECONDS + number) for number in modest] == [
+                pids[number] for number in modest
+            ]
+        report = plugin.report(lambda report: sum(use.ended for use in report.uses) == len(names))
+
+    ended = {use.last_ended.pod.name: use.last_ended for use in report.uses if use.last_ended}
+    assert {name: ended[name].container_id for name in names} == {
+        body["metadata"]["name"]: body["status"]["containerStatuses"][0]["containerID"][-64:]
+        for body in bodies
+    }
+    assert {(process.memory_mib, process.why) for process in ended.values()} == {(5000, "memory")}
 
 
 def _run(pods: Workloads, name: str, seconds: int, resources: Object, spec: Object) -> None:
@@ -91,6 +112,10 @@ def pid_of(seconds: int) -> int | None:
         except OSError:  # it has ended
             continue
     return None
+
+
+def _has_ended(seconds: int) -> bool:
+    return pid_of(seconds) is None
 
 
 def _share(watchdog: Site, pod: Object) -> WantedShare:

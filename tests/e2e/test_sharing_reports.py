@@ -25,11 +25,22 @@ _SECONDS = 4_100_001
 
 
 @pytest.fixture
-def sharing(node: Node, gpus: SimulatedNode, plugin: Plugin) -> Iterator[None]:
+def watchdog() -> str:
+    """What it does with violators."""
+    return "warn"
+
+
+@pytest.fixture
+def sharing(node: Node, gpus: SimulatedNode, plugin: Plugin, watchdog: str) -> Iterator[None]:
     """carina-sharing beside the plugin, on the host."""
     kubepods = f"/{reaper.cgroup_name(node.cluster.state.path)}/{node.name}/kubepods"
     command = gpus.sharing_command(
-        {"kubelet-root": node.kubelet.root, "http-address": "off", "kubepods": kubepods}
+        {
+            "kubelet-root": node.kubelet.root,
+            "http-address": "off",
+            "kubepods": kubepods,
+            "watchdog": watchdog,
+        }
     )
     watching = process.start(node.cluster.state, "sharing", command, {})
     wait_for(
@@ -68,6 +79,37 @@ def test_who_uses_more_memory_than_given_is_told_so_everywhere(
     assert _names(row["pods"]) == ["greedy"]
     assert (row["memoryUsed"], row["memoryGiven"]) == (2 * _GIVEN_MIB * MIB, _GIVEN_MIB * MIB)
     assert (row["exceeded"], row["exceededTimes"]) == (True, 1)
+
+
+@pytest.mark.parametrize("watchdog", ["kill"])
+def test_whose_process_is_ended_is_told_so_everywhere(
+    workloads: Workloads, gpus: SimulatedNode, plugin: Plugin, sharing: None
+) -> None:
+    workloads.claim("own", _share())
+    command = f"trap 'exit 0' TERM; sleep {_SECONDS + 20} & wait; sleep {_SECONDS + 21} & wait"
+    workloads.pod("greedy", "own", container("main", "gpu", command=command))
+    workloads.wait_running("greedy")
+    pid = wait_for("its process", lambda: pid_of(_SECONDS + 20))
+    wait_for("it to be within", lambda: _memory(workloads, "own") == ("True", "WithinShare"))
+
+    gpus.run_process(_minor(workloads, "own"), pid, memory=2 * _GIVEN_MIB * MIB)
+
+    wait_for("its end", lambda: pid_of(_SECONDS + 20) is None)
+    wait_for(
+        "the condition of the claim",
+        lambda: _memory(workloads, "own") == ("False", "GPUProcessEnded"),
+    )
+    wait_for(
+        "Events on pod and claim",
+        lambda: set(_events(workloads, "GPUProcessEnded")) == {"greedy", "own"},
+    )
+    (note,) = set(_events(workloads, "GPUProcessEnded").values())
+    assert f"a process of pod {workloads.namespace}/greedy, container " in note
+    assert f"with {2 * _GIVEN_MIB} MiB" in note
+    assert f"than the {_GIVEN_MIB} MiB given" in note
+    assert _events(workloads) == {}
+    (row,) = [device for device in _top(plugin) if device["type"] == "share"]
+    assert row["processesEnded"] == 1
 
 
 def test_a_plugin_that_was_killed_tells_nothing_twice(
@@ -132,13 +174,13 @@ def _memory(workloads: Workloads, claim: str) -> tuple[str, str] | None:
     return None
 
 
-def _events(workloads: Workloads) -> dict[str, str]:
-    """The notes of the Events of shares that are exceeded, by the name of their object."""
+def _events(workloads: Workloads, reason: str = "GPUMemoryExceeded") -> dict[str, str]:
+    """The notes of the Events with a reason, by the name of their object."""
     found = json.loads(workloads.kubectl("get", "events.events.k8s.io", "-o", "json"))
     return {
         event["regarding"]["name"]: event["note"]
         for event in found["items"]
-        if event["reason"] == "GPUMemoryExceeded"
+        if event["reason"] == reason
     }
 
 

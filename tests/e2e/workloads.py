@@ -20,6 +20,8 @@ _DEVICE = re.compile(
     r"^CARINA_CLAIM_.*_DEVICE_gpu_(?P<minor>\d+)"
     r"(_monitor|_mig_[a-z0-9_]+|_share_SHARE_[0-9a-f_]+)?$"
 )
+_THEN = "then\n"
+_LIST_GPUS = """sh -c "find /dev -type c -name 'nvidia[0-9]*'; echo then; env" """
 _STAYS = "trap 'exit 0' TERM; sleep 3600 & wait"
 
 
@@ -70,15 +72,7 @@ class Workloads:
         self, name: str, *requests: Object, config: Sequence[Object] = (), template: bool = False
     ) -> None:
         """Makes a claim, or a template of it; for one GPU, by default."""
-        spec: Object = {"devices": {"requests": list(requests) or [request()], "config": config}}
-        self.cluster.apply(
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
-                "metadata": {"namespace": self.namespace, "name": name},
-                "spec": {"spec": spec} if template else spec,
-            }
-        )
+        self.cluster.apply(self._claim_object(name, requests, config, template=template))
 
     def pod(self, name: str, claim: str, *containers: Object, **spec: object) -> None:
         """Makes a pod with a claim that exists; one container uses it, by default."""
@@ -87,9 +81,11 @@ class Workloads:
 
     def pod_with_own_claim(self, name: str, *containers: Object, **spec: object) -> None:
         """Makes a pod with a claim from the template `gpu`, which is made too."""
-        self.claim("gpu", template=True)
         claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
-        self._pod(name, claims, containers, spec)
+        self.cluster.apply(
+            self._claim_object("gpu", (), (), template=True),
+            self._pod_object(name, claims, containers, spec),
+        )
 
     def pods_of_templates(self, templates: Mapping[str, str]) -> None:
         """Makes pods at once, each with a claim from the template of that name."""
@@ -143,6 +139,17 @@ class Workloads:
         spec: Mapping[str, object],
     ) -> None:
         self.cluster.apply(self._pod_object(name, claims, containers, spec))
+
+    def _claim_object(
+        self, name: str, requests: Sequence[Object], config: Sequence[Object], *, template: bool
+    ) -> Object:
+        spec: Object = {"devices": {"requests": list(requests) or [request()], "config": config}}
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
+            "metadata": {"namespace": self.namespace, "name": name},
+            "spec": {"spec": spec} if template else spec,
+        }
 
     def _pod_object(
         self,
@@ -234,16 +241,15 @@ class Workloads:
 
     def environment(self, pod: str, container: str = "main") -> dict[str, str]:
         """The environment of a container."""
-        lines = self.run(pod, "env", container).splitlines()
-        return dict(line.split("=", 1) for line in lines)
+        return _variables(self.run(pod, "env", container))
 
     def gpus(self, pod: str, container: str = "main") -> list[Gpu]:
         """The GPUs that a container has, each with one variable; nodes and variables agree."""
-        variables = self.environment(pod, container).items()
+        listed, _, environment = self.run(pod, _LIST_GPUS, container).partition(_THEN)
+        variables = _variables(environment).items()
         matches = [(_DEVICE.search(name), value) for name, value in variables]
         uuids = {match["minor"]: value for match, value in matches if match}
-        listed = self.run(pod, "find /dev -type c -name 'nvidia[0-9]*'", container).split()
-        assert sorted(listed) == sorted(f"/dev/nvidia{minor}" for minor in uuids)
+        assert sorted(listed.split()) == sorted(f"/dev/nvidia{minor}" for minor in uuids)
         return sorted((Gpu(int(minor), uuid) for minor, uuid in uuids.items()), key=_by_minor)
 
     def wait_event(self, kind: str, name: str, reason: str, timeout: float = START_S) -> str:
@@ -258,6 +264,10 @@ class Workloads:
             timeout=timeout,
             retry_on=(KubectlError,),
         )
+
+
+def _variables(lines: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in lines.splitlines())
 
 
 def _by_minor(gpu: Gpu) -> int:

@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,17 +34,17 @@ class Host:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
-    def kubelet_root(self) -> Path:
-        """A short name: below it are the longest paths of sockets."""
+    def kubelet(self) -> Path:
+        """The kubelet's folder, with a short name: paths of sockets have limits."""
         return self.folder / "k"
 
     @property
     def registry(self) -> Path:
-        return self.kubelet_root / "plugins_registry"
+        return self.kubelet / "plugins_registry"
 
     @property
     def plugin(self) -> Path:
-        return self.kubelet_root / "plugins" / DRIVER
+        return self.kubelet / "plugins" / DRIVER
 
     @property
     def log(self) -> Path:
@@ -52,17 +52,25 @@ class Host:
 
     def start(self, *flags: str, tree: Path | None = None) -> subprocess.Popen[bytes]:
         """Starts a plugin and waits until its registration socket is there."""
-        before = self._registered()
+        before = self.registered()
         process = self.launch(*flags, tree=tree)
         eventually(lambda: self._serves(process, before), within=START_PATIENCE)
         return process
 
-    def launch(self, *flags: str, tree: Path | None = None) -> subprocess.Popen[bytes]:
-        """Starts a plugin, whose packages are in a folder, or those that are tested."""
+    def launch(
+        self,
+        *flags: str,
+        tree: Path | None = None,
+        changed: Callable[[list[str]], list[str]] = list,
+    ) -> subprocess.Popen[bytes]:
+        """Starts a plugin, whose packages are in a folder, or those that are tested.
+
+        Its command may be changed.
+        """
         command = self.gpus.plugin_command(
             {
                 "node-name": NODE,
-                "kubelet-root": self.kubelet_root,
+                "kubelet-root": self.kubelet,
                 "cdi-directory": self.folder / "cdi",
                 "http-address": "off",
                 "device-kinds": "gpu,mig,share,monitor",
@@ -70,7 +78,7 @@ class Host:
             }
         )
         with self.log.open("ab") as log:
-            process = subprocess.Popen([*command, *flags], stderr=log, cwd=tree)
+            process = subprocess.Popen(changed([*command, *flags]), stderr=log, cwd=tree)
         self.processes.append(process)
         return process
 
@@ -78,7 +86,7 @@ class Host:
         """Starts carina-sharing, and waits until it serves the plugin of the driver."""
         command = self.gpus.sharing_command(
             {
-                "kubelet-root": self.kubelet_root,
+                "kubelet-root": self.kubelet,
                 "driver-name": driver,
                 "http-address": "off",
                 "kubepods": "/kubepods",
@@ -87,16 +95,16 @@ class Host:
         with self.log.open("ab") as log:
             process = subprocess.Popen(command, stderr=log)
         self.processes.append(process)
-        path = self.kubelet_root / "plugins" / driver / SOCKET
+        path = self.kubelet / "plugins" / driver / SOCKET
         eventually(lambda: process.poll() is not None or path.is_socket(), within=START_PATIENCE)
         assert process.poll() is None, self.log.read_text()
         return process
 
     def _serves(self, process: subprocess.Popen[bytes], before: set[tuple[Path, int]]) -> bool:
         assert process.poll() is None, self.log.read_text()
-        return bool(self._registered() - before)
+        return bool(self.registered() - before)
 
-    def _registered(self) -> set[tuple[Path, int]]:
+    def registered(self) -> set[tuple[Path, int]]:
         """The registration sockets: one that is made anew is another, under the same name too."""
         found = set()
         for path in self.registry.glob("*.sock"):
@@ -143,14 +151,14 @@ class Host:
 
 
 @contextmanager
-def running_host(*, driver_version: str | None = None, below: str | None = None) -> Iterator[Host]:
+def running_host(*, driver_version: str | None = None, top: Path | None = None) -> Iterator[Host]:
     """Makes one, and ends all that runs on it; with another driver than that of the profile.
 
-    `below` is the folder that it is in. MPS daemons have another /dev/shm than other processes.
+    Its folder is in `top`, by default with other temporary files.
     """
     # Not pytest's own folder: the paths of sockets have 107 bytes at most.
     with (
-        tempfile.TemporaryDirectory(prefix="c", dir=below) as name,
+        tempfile.TemporaryDirectory(prefix="c", dir=top) as name,
         ApiServer(Api()) as server,
     ):  # short: sockets' paths have limits
         folder = Path(name)

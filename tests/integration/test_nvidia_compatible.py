@@ -27,8 +27,8 @@ from simulation.demo.expected_devices import gpus_behind
 from simulation.demo.kubelet import Kubelet
 from simulation.demo.scheduler import ScheduledPod, schedule
 from tests.eventually import eventually
-from tests.fakes.mps_daemons import remove_daemons
 from tests.integration.plugin_host import NODE, Host, running_host
+from tests.integration.sharing.site import remove_daemons
 from tests.samples.nvidia_checkpoint import checkpoint, entry
 
 DRIVER = "gpu.nvidia.com"
@@ -97,7 +97,7 @@ class Cluster:
 
     @property
     def plugin_directory(self) -> Path:
-        return self.host.kubelet_root / "plugins" / DRIVER
+        return self.host.kubelet / "plugins" / DRIVER
 
     def _claim(self, name: str) -> Body:
         return self.host.client.get(RESOURCE_CLAIMS, name, namespace="default")
@@ -105,7 +105,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with running_host(below="/tmp") as host:
+    with running_host(top=Path("/tmp")) as host:
         for body in manifests.load(manifests.DEPLOY / "nvidia-compatible/deviceclass.yaml"):
             host.client.create(DEVICE_CLASSES, body)
         host.start("--driver-name", DRIVER, "--device-kinds", "gpu,mig")
@@ -271,7 +271,7 @@ def test_a_claim_that_nvidias_driver_prepared_is_refused_with_an_event(cluster: 
 @contextmanager
 def nvidias_plugin(host: Host) -> Iterator[None]:
     """NVIDIA's plugin runs on the node."""
-    directory = host.kubelet_root / "plugins" / DRIVER
+    directory = host.kubelet / "plugins" / DRIVER
     directory.mkdir(parents=True)
     (directory / "checkpoint.json").write_bytes(checkpoint({}))
     with socket.socket(socket.AF_UNIX) as listening:
@@ -290,7 +290,7 @@ def get(url: str) -> tuple[int, str]:
 
 
 def test_calls_are_not_taken_from_nvidias_plugin_while_it_runs() -> None:
-    with running_host(below="/tmp") as host:
+    with running_host(top=Path("/tmp")) as host:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         with nvidias_plugin(host):
@@ -311,7 +311,7 @@ def test_with_the_setting_publish_they_are_taken() -> None:
 
 
 def test_a_plugin_of_carina_is_not_taken_for_nvidias_in_a_rolling_update() -> None:
-    with running_host(below="/tmp") as host:
+    with running_host(top=Path("/tmp")) as host:
         flags = ("--driver-name", DRIVER)
         with nvidias_plugin(host):
             pass

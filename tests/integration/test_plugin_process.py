@@ -208,7 +208,7 @@ def test_sigterm_ends_it_while_a_call_of_the_driver_hangs(host: Host) -> None:
     process = host.start()
     claim = host.allocated_claim("train", "gpu-0-mig-1g10gb-19-0")["metadata"]
     host.gpus.hang("nvmlDeviceCreateGpuInstanceWithPlacement")
-    records = mig_intents(host.kubelet_root, DRIVER)
+    records = mig_intents(host.kubelet, DRIVER)
 
     def is_being_made() -> bool:
         return any('"device"' in file.read_text() for file in records.glob("*.json"))
@@ -280,7 +280,7 @@ def test_while_a_look_hangs_nothing_is_prepared_and_claims_can_end(host: Host) -
 def test_sockets_of_a_killed_plugin_are_removed_by_the_next(host: Host, driver: str) -> None:
     def start() -> tuple[subprocess.Popen[bytes], set[Path]]:
         process = host.start("--driver-name", driver, "--pod-uid", str(uuid4()))
-        return process, set((host.kubelet_root).rglob("*.sock"))
+        return process, set(host.kubelet.rglob("*.sock"))
 
     old, sockets_of_old = start()
     old.kill()
@@ -410,7 +410,7 @@ def test_what_it_cannot_use_ends_it_with_the_setting_s_name(host: Host) -> None:
         command = host.gpus.plugin_command(
             {
                 "node-name": NODE,
-                "kubelet-root": host.kubelet_root,
+                "kubelet-root": host.kubelet,
                 "http-address": "off",
                 "kubeconfig": host.kubeconfig,
                 setting: value,
@@ -447,7 +447,7 @@ def test_ends_when_one_of_its_threads_fails(host: Host) -> None:
     command = host.gpus.plugin_command(
         {
             "node-name": NODE,
-            "kubelet-root": host.kubelet_root,
+            "kubelet-root": host.kubelet,
             "cdi-directory": host.folder / "cdi",
             "http-address": "off",
             "kubeconfig": host.kubeconfig,
@@ -556,7 +556,7 @@ def test_whole_gpus_and_monitors_are_offered_unless_it_is_told_otherwise(host: H
     command = host.gpus.plugin_command(
         {
             "node-name": NODE,
-            "kubelet-root": host.kubelet_root,
+            "kubelet-root": host.kubelet,
             "http-address": "off",
             "kubeconfig": host.kubeconfig,
         }

@@ -1,7 +1,6 @@
 """A simulated node with a simulated CUDA, and what a part works with on it."""
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from gpu_proof import own_cgroups
+from gpu_proof import own_cgroups, own_folder
 from gpu_proof.bench import Bench, ProofPlace
 from gpu_proof.finding import Fact, ProofOutcome, ProofVerdict
 from gpu_proof.need import found_gpu
@@ -28,9 +27,10 @@ def module(node: SimulatedNode) -> tuple[str, ...]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a short name, since paths of sockets have limits."""
-    with tempfile.TemporaryDirectory(prefix="p") as name:
-        yield Path(name)
+    """A folder of its own, as the command makes it."""
+    path = own_folder.make()
+    yield path
+    assert own_folder.remove(path) is None
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def run(node: SimulatedNode, folder: Path) -> Iterator[PartRunner]:
             made.callback(library.close)
             gpu = found_gpu(place.reader(library).read(), None)
             assert not isinstance(gpu, str), gpu
-            findings = list(part.run(Bench(place, library, gpu.gpu)))
+            findings = list(part.run(Bench(place, library, gpu)))
             assert all(isinstance(found, Fact | ProofVerdict) for found in findings)
             return {
                 found.statement.name: found.outcome

@@ -23,10 +23,11 @@ from carina_dra.sharing.message import (
     WantedShare,
     WantedShares,
 )
+from sharing.mps import folder
 from sharing.mps.cgroups import DaemonCgroup, Hierarchies
+from sharing.mps.folder import DaemonFolder
 from simulation.nvml import SimulatedNode
 from tests.eventually import eventually
-from tests.fakes.mps_daemons import remove_daemons
 
 MIB = 2**20
 _TOP = "/tmp"
@@ -72,8 +73,10 @@ class Site:
         assert process.poll() is None, self.log
         return process
 
-    def launch(self, *flags: str) -> subprocess.Popen[bytes]:
-        """Starts the process."""
+    def launch(
+        self, *flags: str, changed: Callable[[list[str]], list[str]] = list
+    ) -> subprocess.Popen[bytes]:
+        """Starts the process, by a command that may be changed."""
         command = self.gpus.sharing_command(
             {
                 "kubelet-root": self.folder / "k",
@@ -83,7 +86,7 @@ class Site:
             }
         )
         with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen([*command, *flags], stderr=log)
+            process = subprocess.Popen(changed([*command, *flags]), stderr=log)
         self.processes.append(process)
         return process
 
@@ -134,10 +137,6 @@ class Site:
     def commands(self, claim: str) -> list[str]:
         """What the MPS daemons of a claim were told, in this order."""
         return [line["command"] for line in self.gpus.mps_commands() if line["of"] == uid(claim)]
-
-    def remove_daemons(self) -> None:
-        """Ends all MPS daemons, and removes what they leave."""
-        remove_daemons(self.plugin_folder / MPS, self.driver)
 
     def sleeper(self) -> int:
         """Starts a process that does nothing, which ends with the test; its PID."""
@@ -203,6 +202,16 @@ class Plugin:
         return found[0]
 
 
+def remove_daemons(top: Path, driver: str) -> None:
+    """Ends all MPS daemons with a folder in `top`, and removes what they leave."""
+    for name in folder.names(top):
+        cgroup = DaemonCgroup(Hierarchies.find(Path("/sys/fs/cgroup")), driver, name)
+        cgroup.kill()
+        assert cgroup.emptied(30)
+        cgroup.remove()
+        DaemonFolder(top, name).remove()
+
+
 @contextmanager
 def site(kubepods: str) -> Iterator[Site]:
     """Makes one, and ends all that runs on it."""
@@ -216,4 +225,4 @@ def site(kubepods: str) -> Iterator[Site]:
             for process in made.processes:
                 process.kill()
                 process.wait()
-            made.remove_daemons()
+            remove_daemons(made.plugin_folder / MPS, made.driver)

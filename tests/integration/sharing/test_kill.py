@@ -4,9 +4,14 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from sharing.cgroup import KubepodsFolder
+from sharing.ending import MOVED, end_process
+from sharing.processes import FoundProcess, ProcessTable, ticks
+from sharing.use import GpuProcess
 from tests.integration.sharing.cgroups import Kubepods, kubepods, mount, move
 from tests.integration.sharing.site import MIB, Site, reference, site, uid
 
@@ -108,6 +113,26 @@ def test_only_memory_of_the_gpu_counts(node: Site, cgroups: Kubepods) -> None:
     assert process.poll() is None
 
 
+def test_who_computes_outside_of_mps_is_ended(node: Site, cgroups: Kubepods) -> None:
+    client, leaver, neighbour = (run(node, cgroups, pod, 100) for pod in ("a", "a", "b"))
+    node.gpus.run_process(0, client.pid, memory=100 * MIB, kinds=frozenset({"compute", "mps"}))
+    with node.connected() as plugin:
+        daemon = node.daemon("a", memory_mib=1000)
+        plugin.want(node.share("a", "a"), node.share("b", "b"), daemons=[daemon])
+        assert was_ended(node, leaver)
+        use = plugin.use("a", lambda use: use.ended and use.used_mib == 100)
+        assert use.last_ended is not None
+        assert (use.last_ended.pod, use.last_ended.why) == (reference("a"), "mps")
+        (server, *_) = node.cgroup("a").pids()
+        node.gpus.run_process(0, server, memory=70_000 * MIB)
+        node.gpus.run_process(0, client.pid, memory=2000 * MIB, kinds=frozenset({"mps"}))
+        assert was_ended(node, client)
+        report = plugin.report(lambda report: report.uses and report.uses[0].ended == 2)
+        assert report.strangers == ()
+        assert server in node.cgroup("a").pids()
+    assert neighbour.poll() is None
+
+
 def test_a_process_of_no_pod_is_never_ended(node: Site, cgroups: Kubepods) -> None:
     own, process = node.sleeper(), run(node, cgroups, "a", 900)
     node.gpus.run_process(0, own, memory=70_000 * MIB)
@@ -135,3 +160,43 @@ def test_a_watchdog_that_warns_ends_nobody(cgroups: Kubepods) -> None:
         assert not report.offers.ends_violators
         assert report.uses[0].ended == 0
         assert process.poll() is None
+
+
+def seen(cgroups: Kubepods, pid: int) -> tuple[ProcessTable, GpuProcess]:
+    """A process as a sample has it, and the table that it is from."""
+    table = ProcessTable(Path("/proc"), (KubepodsFolder(cgroups.path),))
+    found = table.find(pid, ticks() + 1)
+    assert isinstance(found, FoundProcess)
+    assert found.pod is not None
+    return table, GpuProcess(
+        pid=pid,
+        started=found.started,
+        runs=found.runs,
+        pod_uid=found.pod.pod_uid,
+        container_id=found.pod.container_id,
+        memory=None,
+        sm_percent=None,
+        outside_mps=False,
+    )
+
+
+def test_a_process_that_moves_to_another_pod_after_the_sample_lives(
+    node: Site, cgroups: Kubepods
+) -> None:
+    pid = node.sleeper()
+    move(pid, cgroups.container(uid("a")))
+    table, process = seen(cgroups, pid)
+    move(pid, cgroups.container(uid("b")))
+    assert end_process(table, process) == MOVED
+    move(pid, cgroups.mount)
+    assert end_process(table, process) == MOVED
+    assert node.processes[-1].poll() is None
+
+
+def test_a_process_that_moves_within_its_container_is_ended(node: Site, cgroups: Kubepods) -> None:
+    pid = node.sleeper()
+    move(pid, cgroups.container(uid("a")))
+    table, process = seen(cgroups, pid)
+    move(pid, cgroups.container(uid("a"), None, "own"))
+    assert end_process(table, process) is None
+    assert node.processes[-1].wait(30) == -signal.SIGKILL

@@ -23,6 +23,7 @@ _NEEDS_ALPHA_GATES: Final = {"alpha-fields.md"}
 _READ_ONLY: Final = {
     "allocation.md": "files and a node of the reader",
     "commands.md": "tests/e2e/test_daemonset.py binds the Role to a user",
+    "gpu-proof.md": "tests/integration/gpu_proof runs the command without make",
     "install.md": "tests/e2e/test_chart.py installs, tests and upgrades the chart in its own words",
     "kubectl-plugin.md": "krew, which a release is given to",
     "migrate-from-nvidia.md": "a search that finds something only beside NVIDIA's driver",

@@ -1,5 +1,7 @@
 """What a report says of a part and of a run."""
 
+from pathlib import Path
+
 import pytest
 
 from gpu_proof.finding import (
@@ -97,3 +99,13 @@ def test_a_fact_is_not_judged() -> None:
     part = part_report("part", 1, (FIRST,), [Fact("size", "Its size", "1 MiB")], None)
     assert part.facts == [Fact("size", "Its size", "1 MiB")]
     assert part.verdicts[0].outcome == NotTried("the part did not come to it")
+
+
+def test_the_documentation_has_all_statements_and_no_others() -> None:
+    page = (Path(__file__).parents[3] / "docs/gpu-proof.md").read_text()
+    rows = [
+        f"| `{part.name}` | `{statement.name}` | {statement.sentence} |"
+        for part in PARTS.values()
+        for statement in part.statements
+    ]
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows

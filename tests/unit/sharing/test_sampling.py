@@ -1,6 +1,7 @@
 """When GPUs are sampled, when NVML is closed, and what is told of it."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -75,7 +76,7 @@ class Watch:
             start_again=self.started_again.set,
             end=self._end if kill else None,
             daemons=lambda: self.daemons,
-            now=lambda: 1000.0,
+            now=time.time,
             clock=lambda: self.at,
         )
         threading.Thread(target=self.sampling.run, args=(self._tell,), daemon=True).start()

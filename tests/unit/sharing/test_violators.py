@@ -66,6 +66,24 @@ def test_between_what_was_given_and_the_limit_nobody_is_ended_though_it_has_exce
     assert [watch.sample(much(2, 1010)) for _ in range(5)] == [[]] * 5
 
 
+def test_samples_that_are_taken_at_the_same_time_are_one() -> None:
+    """A neighbour whose claims come and go must not make a moment into two samples."""
+    watch = train()
+    ended = []
+    for now in (10.0, 10.0, 10.1, 10.19, 10.21):
+        watch.now = now - 1
+        ended.append(watch.sample(much()))
+    assert ended == [[], [], [], [], [1]]
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_from_being_ended() -> None:
+    watch = train()
+    watch.now = 1e9
+    watch.sample(much())
+    watch.now = 0
+    assert watch.sample(much()) == [1]
+
+
 def test_samples_with_none_between_them_are_not_in_a_row() -> None:
     watch = train()
     watch.sample(much())
@@ -230,6 +248,14 @@ def test_a_pod_with_another_claim_on_the_gpu_can_compute_outside() -> None:
     watch.asked = watch.asked.model_copy(
         update={"shares": (*watch.asked.shares, share("plain", "train"))}
     )
+    assert [watch.sample(outside()) for _ in range(5)] == [[]] * 5
+
+
+def test_nor_in_a_pod_whose_claim_has_a_share_without_a_daemon() -> None:
+    watch = by_mps()
+    own, other = watch.asked.shares
+    more = own.model_copy(update={"memory_mib": 1500})
+    watch.asked = watch.asked.model_copy(update={"shares": (more, other)})
     assert [watch.sample(outside()) for _ in range(5)] == [[]] * 5
 
 

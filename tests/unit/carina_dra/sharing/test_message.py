@@ -8,9 +8,11 @@ from pydantic import ValidationError
 
 from carina_dra.sharing.message import (
     MessageError,
+    MpsDevice,
     Reference,
     ShareUse,
     SharingReport,
+    WantedDaemon,
     WantedShare,
     WantedShares,
 )
@@ -20,6 +22,9 @@ SHARE = WantedShare(claim=CLAIM, gpu="GPU-0", memory_mib=1024, cores=10)
 LINE = (
     b'{"version":1,"generation":7,"shares":[{"claim":{"namespace":"team","name":"train","uid":"c"},'
     b'"gpu":"GPU-0","memory_mib":1024,"cores":10,"pods":[]}],"daemons":[]}\n'
+)
+DAEMON = WantedDaemon(
+    claim=CLAIM, devices=(MpsDevice(uuid="GPU-0", memory_mib=1024),), thread_percentage=None
 )
 USE: dict[str, Any] = {
     "gpu": "GPU-0",
@@ -41,9 +46,21 @@ def wanted(**share: Any) -> bytes:
 
 
 def test_a_message_is_a_json_object_in_a_line() -> None:
-    message = WantedShares(generation=7, shares=(SHARE,))
+    message = WantedShares(generation=7, shares=(SHARE,), daemons=())
     assert message.line() == LINE
     assert WantedShares.parse(LINE) == message
+
+
+def test_a_plugin_that_knows_no_mps_daemons_leaves_them_as_they_are() -> None:
+    said = json.loads(LINE)
+    del said["daemons"]
+    silent = WantedShares.parse(json.dumps(said).encode())
+    before = silent.model_copy(update={"daemons": (DAEMON,), "shares": ()})
+
+    assert silent.after(before) == silent.model_copy(update={"daemons": (DAEMON,)})
+    none = silent.model_copy(update={"daemons": ()})
+    assert none.after(before) == none
+    assert silent.after(None) == silent
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
