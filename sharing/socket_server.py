@@ -73,6 +73,9 @@ class SocketServer:
 
     def start(self) -> None:
         """Starts serving."""
+        self._server = self._loop.run_until_complete(
+            asyncio.start_unix_server(self._connected, sock=self._listener, limit=MOST_BYTES)
+        )
         self._thread.start()
 
     def tell(self) -> None:
@@ -100,11 +103,8 @@ class SocketServer:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(
-            asyncio.start_unix_server(self._connected, sock=self._listener, limit=MOST_BYTES)
-        )
         self._loop.run_forever()
-        server.close()
+        self._server.close()
         for writer in self._connections.values():
             writer.transport.abort()
         if tasks := asyncio.all_tasks(self._loop):
