@@ -196,9 +196,10 @@ class Sharing(Part):
 
     enabled: bool | Literal["auto"] = Field(
         default="auto",
-        description="whether what processes use of shared GPUs is watched: `auto` for the nodes "
-        "whose `device_kinds` or `device_kinds_by_gpu`, in the settings of the plugin, have "
-        "`share`",
+        description="whether what processes use of shared GPUs is watched, and claims have MPS "
+        "daemons: `auto` for the nodes whose `device_kinds` or `device_kinds_by_gpu`, in the "
+        "settings of the plugin, have `share`. `true` is needed where claims for whole GPUs or "
+        "partitions have the strategy MPS, such as those for NVIDIA's DRA driver",
     )
     watchdog: Literal["warn", "kill"] = Field(
         default="warn",

@@ -10,6 +10,7 @@ from pathlib import Path
 from carina_dra.kube.api_resource import EVENTS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
+from carina_dra.sharing.files import SOCKET
 from simulation.api_server.api import Api
 from simulation.api_server.server import ApiServer
 from simulation.nvml import SimulatedNode
@@ -79,6 +80,24 @@ class Host:
         with self.log.open("ab") as log:
             process = subprocess.Popen(changed([*command, *flags]), stderr=log, cwd=tree)
         self.processes.append(process)
+        return process
+
+    def start_sharing(self, driver: str) -> subprocess.Popen[bytes]:
+        """Starts carina-sharing, and waits until it serves the plugin of the driver."""
+        command = self.gpus.sharing_command(
+            {
+                "kubelet-root": self.kubelet,
+                "driver-name": driver,
+                "http-address": "off",
+                "kubepods": "/kubepods",
+            }
+        )
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(command, stderr=log)
+        self.processes.append(process)
+        path = self.kubelet / "plugins" / driver / SOCKET
+        eventually(lambda: process.poll() is not None or path.is_socket(), within=START_PATIENCE)
+        assert process.poll() is None, self.log.read_text()
         return process
 
     def _serves(self, process: subprocess.Popen[bytes], before: set[tuple[Path, int]]) -> bool:

@@ -1,6 +1,7 @@
 """An API server accepts deploy/ as it is, and every example."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -192,14 +193,20 @@ def test_overlay_in_place_of_nvidias_driver_has_its_name_everywhere(cluster: Clu
     # The descriptions of CustomResourceDefinitions have examples.
     objects = [body for body in rendered if body["kind"] != "CustomResourceDefinition"]
     assert "gpu.carina.dev" not in json.dumps(objects)
-    (pod,) = [body["spec"]["template"]["spec"] for body in rendered if body["kind"] == "DaemonSet"]
-    (container,) = pod["containers"]
-    assert {"name": "CARINA_DRIVER_NAME", "value": "gpu.nvidia.com"} in container["env"]
-    folder = "/var/lib/kubelet/plugins/gpu.nvidia.com"
-    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    volumes = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
-    assert mounts.keys() == volumes.keys()
-    assert mounts["plugin"] == volumes["plugin"] == folder
+    daemon_sets = {
+        body["metadata"]["name"]: body["spec"]["template"]["spec"]
+        for body in rendered
+        if body["kind"] == "DaemonSet"
+    }
+    assert daemon_sets.keys() == {"carina-kubelet-plugin", "carina-sharing"}
+    for pod in daemon_sets.values():
+        (container,) = pod["containers"]
+        assert {"name": "CARINA_DRIVER_NAME", "value": "gpu.nvidia.com"} in container["env"]
+        folder = "/var/lib/kubelet/plugins/gpu.nvidia.com"
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        volumes = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
+        assert mounts.keys() == volumes.keys()
+        assert mounts["plugin"] == volumes["plugin"] == folder
     (controller,) = [body for body in rendered if body["kind"] == "Deployment"]
     (container,) = controller["spec"]["template"]["spec"]["containers"]
     assert {"name": "CARINA_DRIVER_NAME", "value": "gpu.nvidia.com"} in container["env"]
@@ -210,6 +217,19 @@ def test_overlay_in_place_of_nvidias_driver_has_its_name_everywhere(cluster: Clu
     ]
     drivers = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
     assert drivers == [["gpu.nvidia.com"]] * 2  # of slices, and of the status of claims
+
+
+def test_component_in_place_of_nvidias_driver_needs_no_carina_sharing(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    deploy = os.path.relpath(_DEPLOY, tmp_path)
+    overlay = {"resources": [deploy], "components": [f"{deploy}/nvidia-compatible"]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+
+    rendered = _rendered(cluster, tmp_path)
+
+    (daemon_set,) = [body for body in rendered if body["kind"] == "DaemonSet"]
+    assert daemon_set["metadata"]["name"] == "carina-kubelet-plugin"
 
 
 def test_overlay_in_place_of_nvidias_driver_has_its_classes(cluster: Cluster) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from carina_dra.kube.api_resource import DEVICE_CLASSES, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
+from carina_dra.sharing.files import MPS
 from kubelet_plugin.claims.checkpoint import parse_checkpoint
 from simulation.demo import manifests
 from simulation.demo.claim_controller import release_claims
@@ -27,6 +28,7 @@ from simulation.demo.kubelet import Kubelet
 from simulation.demo.scheduler import ScheduledPod, schedule
 from tests.eventually import eventually
 from tests.integration.plugin_host import NODE, Host, running_host
+from tests.integration.sharing.site import remove_daemons
 from tests.samples.nvidia_checkpoint import checkpoint, entry
 
 DRIVER = "gpu.nvidia.com"
@@ -71,6 +73,10 @@ class Cluster:
             if by_uuid.get(gpu.uuid)
         }
 
+    def mps_commands(self, claim: str) -> list[str]:
+        """What the MPS daemon of a claim was told, in this order."""
+        return [line["command"] for line in self.host.gpus.mps_commands() if line["of"] == claim]
+
     def instances(self) -> dict[int, int]:
         """How many MIG instances GPUs have, by minor number."""
         gpus = self.host.gpus.state.gpus
@@ -99,7 +105,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with running_host() as host:
+    with running_host(top=Path("/tmp")) as host:
         for body in manifests.load(manifests.DEPLOY / "nvidia-compatible/deviceclass.yaml"):
             host.client.create(DEVICE_CLASSES, body)
         host.start("--driver-name", DRIVER, "--device-kinds", "gpu,mig")
@@ -108,7 +114,14 @@ def cluster() -> Iterator[Cluster]:
         with Kubelet(NODE, host.registry, host.folder / "cdi", host.client, console) as kubelet:
             (path,) = host.registry.glob("*.sock")
             assert kubelet.register(path).name == DRIVER
-            yield Cluster(host, kubelet)
+            made = Cluster(host, kubelet)
+            try:
+                yield made
+            finally:
+                for process in host.processes:
+                    process.kill()
+                    process.wait()
+                remove_daemons(made.plugin_directory / MPS, DRIVER)
 
 
 def uuids(view: ContainerView, prefix: str) -> set[str]:
@@ -198,18 +211,35 @@ def test_configurations_are_recorded_as_carinas_own(cluster: Cluster) -> None:
     ]
 
 
-def test_mps_is_refused_by_name_with_the_remedy(cluster: Cluster) -> None:
+def test_two_containers_share_a_gpu_by_mps(cluster: Cluster) -> None:
+    cluster.host.start_sharing(DRIVER)
     (pod,) = cluster.schedule("mps")
 
-    with pytest.raises(DemoError) as refused:
-        cluster.kubelet.start(pod)
+    views = cluster.kubelet.start(pod)
 
-    for words in (
-        "opaque.parameters.sharing.strategy of resource.nvidia.com/v1beta1 GpuConfig",
-        "Carina does not offer MPS; write TimeSlicing or remove sharing",
-    ):
-        assert words in str(refused.value)
-    assert list((cluster.host.folder / "cdi").glob("*.json")) == []
+    assert views["first"] == views["second"]
+    assert views["first"].environment["CUDA_MPS_PIPE_DIRECTORY"] == "/run/carina-mps/pipe"
+    assert gpus_behind(views["first"].device_nodes) == cluster.allocated(pod)
+    (folder,) = (cluster.plugin_directory / "mps").iterdir()
+    commands = cluster.mps_commands(folder.name)
+    assert "set_default_device_pinned_mem_limit 0 10240M" in commands
+    assert "set_default_active_thread_percentage 50" in commands
+    cluster.end(pod)
+    assert list((cluster.plugin_directory / "mps").iterdir()) == []
+
+
+def test_a_claim_has_a_gpu_with_time_slices_and_another_with_mps(cluster: Cluster) -> None:
+    cluster.host.start_sharing(DRIVER)
+    (pod,) = cluster.schedule("mps-beside-time-slicing")
+
+    views = cluster.kubelet.start(pod)
+
+    assert cluster.allocated(pod) == ["gpu-0", "gpu-1"]
+    assert cluster.time_slices() == {0: LONG}
+    by_mps = {name for name, view in views.items() if "CUDA_MPS_PIPE_DIRECTORY" in view.environment}
+    assert by_mps == {"mps-first", "mps-second"}
+    assert gpus_behind(views["mps-first"].device_nodes) == ["gpu-1"]
+    cluster.end(pod)
 
 
 def test_pod_without_a_claim_gets_gpus_as_an_extended_resource(cluster: Cluster) -> None:
@@ -260,7 +290,7 @@ def get(url: str) -> tuple[int, str]:
 
 
 def test_calls_are_not_taken_from_nvidias_plugin_while_it_runs() -> None:
-    with running_host() as host:
+    with running_host(top=Path("/tmp")) as host:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         with nvidias_plugin(host):
@@ -281,7 +311,7 @@ def test_with_the_setting_publish_they_are_taken() -> None:
 
 
 def test_a_plugin_of_carina_is_not_taken_for_nvidias_in_a_rolling_update() -> None:
-    with running_host() as host:
+    with running_host(top=Path("/tmp")) as host:
         flags = ("--driver-name", DRIVER)
         with nvidias_plugin(host):
             pass

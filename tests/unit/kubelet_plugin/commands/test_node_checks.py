@@ -265,7 +265,7 @@ def test_each_way_in_which_a_node_is_broken_says_what_to_do(
 
 def test_two_plugins_of_one_name_are_told(host: Host) -> None:
     host.start()
-    own = next((host.folder / "kubelet/plugins_registry").glob("*reg.sock"))
+    own = next((host.kubelet / "plugins_registry").glob("*reg.sock"))
     other = own.with_name("gpu.carina.dev-other-reg.sock")
     other.hardlink_to(own)
 
