@@ -52,7 +52,7 @@ def run(node: SimulatedNode, folder: Path) -> Iterator[PartRunner]:
         place = ProofPlace(
             module=module(node),
             folder=folder,
-            driver_name="proof.carina.dev",
+            driver_name="proof.gpu",
             host_root=node.root,
             driver_root=node.root,
             cgroup_root=root,

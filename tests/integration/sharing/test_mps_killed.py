@@ -85,7 +85,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
 def mounted(node: Site) -> list[str]:
     """The folders of the claim at which something is mounted, as often as it is."""
     lines = Path("/proc/self/mounts").read_text().splitlines()
-    return sorted(Path(line.split()[1]).name for line in lines if uid(_CLAIM) in line)
+    folder = str(node.mps_folder(_CLAIM))
+    return sorted(Path(line.split()[1]).name for line in lines if folder in line)
 
 
 def leader(node: Site) -> int:
