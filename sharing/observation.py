@@ -21,7 +21,7 @@ from sharing.violators import (
     Violator,
     joined,
     pods_under_mps,
-    violator,
+    violators,
 )
 
 
@@ -65,7 +65,7 @@ class UseObservation:
     report: SharingReport
     past: Past
     violators: tuple[Violator, ...]
-    """The processes to be ended, of each use one at most."""
+    """The processes to be ended."""
 
 
 def observe(
@@ -82,7 +82,7 @@ def observe(
     uses: list[ShareUse] = []
     unwatched: list[Unwatched] = []
     strangers: list[Strangers] = []
-    violators: list[Violator] = []
+    to_end: list[Violator] = []
     present: dict[tuple[str, tuple[str, ...]], UsePast] = {}
     by_gpu: dict[str, list[GivenUse]] = {}
     under_mps = pods_under_mps(wanted, daemons)
@@ -104,7 +104,7 @@ def observe(
                     found, after, seen = _after(use, processes, under_mps, _before(use, past), now)
                     present[use.identity] = after
                     uses.append(seen)
-                    violators += [] if found is None else [found]
+                    to_end += found
                 strangers += _strangers(gpu, given, processes)
     report = SharingReport(
         generation=wanted.generation,
@@ -113,20 +113,12 @@ def observe(
         strangers=tuple(strangers),
         unwatched=tuple(unwatched),
     )
-    return UseObservation(report, present, tuple(violators))
+    return UseObservation(report, present, tuple(to_end))
 
 
-def with_ended(
-    seen: UseObservation, ended: Iterable[Violator], spared: Iterable[Violator]
-) -> UseObservation:
-    """Returns the observation after violators were ended or spared.
-
-    The use of one that was spared needs two more samples.
-    """
+def with_ended(seen: UseObservation, ended: Iterable[Violator]) -> UseObservation:
+    """Returns the observation after some of its violators were ended."""
     past = dict(seen.past)
-    for left in spared:
-        before = past[left.use]
-        past[left.use] = replace(before, violations=before.violations.begun_again())
     for gone in ended:
         before = past[gone.use]
         past[gone.use] = replace(
@@ -178,10 +170,10 @@ def _after(
     under_mps: Collection[tuple[str, str]],
     before: UsePast,
     now: float,
-) -> tuple[Violator | None, UsePast, ShareUse]:
+) -> tuple[tuple[Violator, ...], UsePast, ShareUse]:
     pods = used_by_pods(use, processes)
     used = sum(pod.memory_mib for pod in pods)
-    found, violations = violator(use, processes, used, under_mps, before.violations, now)
+    found, violations = violators(use, processes, under_mps, before.violations, now)
     exceeded = before.exceeded.after(used, use.memory_mib, now)
     idle = all(pod.sm_percent == 0 for pod in pods)  # not known counts as not idle
     idle_since = (now if before.idle_since is None else before.idle_since) if idle else None

@@ -183,17 +183,15 @@ class Sampling:
     ) -> UseObservation:
         """Ends the processes that a sample shows are to be ended; returns what it shows then."""
         ended: list[Violator] = []
-        spared: list[Violator] = []
         for violator in seen.violators:
             reason = end(violator.process)
             if reason is None:
                 ended.append(violator)
             else:
-                spared.append(violator)
                 self._changes.spared(violator, reason, self._clock())
         with self._state:
             self._ended.update(violator.why for violator in ended)
-        return with_ended(seen, ended, spared)
+        return with_ended(seen, ended)
 
     def _read(self, gpus: set[str]) -> dict[str, GpuSample]:
         self._is_open = True

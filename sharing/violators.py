@@ -1,13 +1,14 @@
-"""Which process of a use is to be ended, from one sample to the next.
+"""Which processes of a use are to be ended, from one sample to the next.
 
-A use that is above its limit in two samples in a row loses the process that has the most memory.
-Of several that have as much, it is the one that began last: it has lost the least work, and the
-use was within its limit before it. The limit is that of `exceeded`, with its margin. A process of a
-pod that is under MPS is ended if it computes outside of MPS in two samples in a row.
+A use that is above its limit in two samples in a row loses processes until it is within the limit,
+those with the most memory first. Of several that have as much, it is the one that began last: it
+has lost the least work, and the use was within its limit before it. The limit is that of
+`exceeded`, with its margin. Processes of a pod that is under MPS are ended if they compute outside
+of MPS in two samples in a row.
 
-There is one at a time. While a process that was ended is still there, nothing of its use is
-counted, because its memory is being freed; after it is gone, two more samples are needed. One that
-the kernel does not let end is not waited for without end: then the next one is ended.
+What a process has that was ended does not count while the driver frees it, so that no other is
+ended for it. A process that the kernel does not let end keeps what it has, and counts again after a
+while.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from carina_dra.sharing.message import MpsDaemon, Reference, WantedShares
 from sharing.exceeded import IN_A_ROW, limit_mib
-from sharing.use import GivenUse, GpuProcess
+from sharing.use import GivenUse, GpuProcess, mib
 
 FREEING: Final = 17
 """Samples, of about five seconds, in which the driver can free what an ended process had. It is not
@@ -55,8 +56,8 @@ class Awaited:
     """Since the signal was sent, or since it has ended."""
 
     @property
-    def delays(self) -> bool:
-        """Whether no other of its use is ended meanwhile."""
+    def frees(self) -> bool:
+        """Whether what it has is taken for memory that is being freed."""
         return self.samples <= (STUCK if self.runs else FREEING)
 
 
@@ -73,60 +74,68 @@ class Violations:
     """When the last sample that counts was taken, in seconds since 1970."""
 
     def begun_again(self) -> "Violations":
-        """What it is where there was no sample, or where nobody could be ended."""
+        """What it is where there was no sample."""
         return Violations(awaited=self.awaited)
 
     def after_end(self, ended: GpuProcess) -> "Violations":
         """What it is when a process was ended."""
-        return Violations(awaited=(*self.awaited, Awaited(ended.identity)))
+        return replace(self, awaited=(*self.awaited, Awaited(ended.identity)))
 
 
-def violator(
+def violators(
     use: GivenUse,
     processes: Collection[GpuProcess],
-    used_mib: int,
     under_mps: Collection[tuple[str, str]],
     before: Violations,
     now: float,
-) -> tuple[Violator | None, Violations]:
-    """Returns the process to be ended after a sample of a use, and what the sample leaves.
+) -> tuple[tuple[Violator, ...], Violations]:
+    """Returns the processes to be ended after a sample of a use, and what the sample leaves.
 
-    `processes` are all of the GPU, `used_mib` what those of the use have of it, and `under_mps` the
-    pods under MPS (`pods_under_mps`). `now` is in seconds since 1970.
+    `processes` are all of the GPU, and `under_mps` the pods under MPS (`pods_under_mps`). `now` is
+    in seconds since 1970.
     """
     if before.at is not None and 0 <= now - before.at < APART:
-        return None, before
-    pods = {pod.uid: pod for pod in use.pods}
+        return (), before
     awaited = _still_there(before.awaited, processes)
-    if any(ended.delays for ended in awaited):
-        return None, Violations(awaited=awaited, at=now)
+    freeing = {ended.process for ended in awaited if ended.frees}
     sent = {ended.process for ended in awaited}
-    own = [process for process in processes if process.pod_uid in pods]
-    outside = [
+    pods = {pod.uid: pod for pod in use.pods}
+    own = [
         process
+        for process in processes
+        if process.pod_uid in pods and process.identity not in freeing
+    ]
+    outside = {
+        process.identity
         for process in own
         if process.outside_mps and (use.gpu, process.pod_uid) in under_mps
-    ]
+    }
+    limit = limit_mib(use.memory_mib)
+    left = sum(process.memory or 0 for process in own)
     after = Violations(
-        above=before.above + 1 if used_mib > limit_mib(use.memory_mib) else 0,
-        outside=frozenset(process.identity for process in outside),
+        above=before.above + 1 if mib(left) > limit else 0,
+        outside=frozenset(outside),
         awaited=awaited,
         at=now,
     )
-    why: ViolationKind = "memory"
-    chosen = None
+    chosen: dict[tuple[int, int], Violator] = {}
+
+    def choose(process: GpuProcess, why: ViolationKind) -> None:
+        if process.pod_uid is not None:
+            pod = pods[process.pod_uid]
+            chosen.setdefault(process.identity, Violator(use.identity, pod, process, why))
+
+    can_be_ended = [process for process in own if process.runs and process.identity not in sent]
     if after.above >= IN_A_ROW:
-        chosen = _largest(
-            process for process in own if process.memory and process.identity not in sent
-        )
-    if chosen is None:
-        why = "mps"
-        chosen = _largest(
-            process for process in outside if process.identity in before.outside - sent
-        )
-    if chosen is None or chosen.pod_uid is None:
-        return None, after
-    return Violator(use.identity, pods[chosen.pod_uid], chosen, why), after
+        for process in sorted(can_be_ended, key=_size, reverse=True):
+            if mib(left) <= limit or not process.memory:
+                break
+            choose(process, "memory")
+            left -= process.memory
+    for process in can_be_ended:
+        if process.identity in after.outside & before.outside:
+            choose(process, "mps")
+    return tuple(chosen.values()), after
 
 
 def joined(parts: Sequence[Violations]) -> Violations:
@@ -139,19 +148,23 @@ def pods_under_mps(
 ) -> frozenset[tuple[str, str]]:
     """Returns the pods that can compute by MPS alone: the UUID of the GPU, and the UID of the pod.
 
-    The daemons of all claims that the pod has on the GPU are ready, and have the memory of all
-    shares of the claim: no process tells of which claim or share it is.
+    All claims that the pod has on the GPU have a daemon with the memory of all shares of the claim:
+    no process tells of which claim or share it is. Whether a daemon is ready does not matter, since
+    no container starts before it was, and a container can keep its daemon from being so later.
+    `daemons` are those that run where the plugin says nothing of them.
     """
-    ready = {
-        (daemon.wanted.claim.uid, device.uuid): device.memory_mib
-        for daemon in daemons
-        if daemon.state == "ready" and daemon.wanted in (wanted.daemons or ())
-        for device in daemon.wanted.devices
+    known = wanted.daemons
+    if known is None:
+        known = tuple(daemon.wanted for daemon in daemons)
+    by_daemon = {
+        (daemon.claim.uid, device.uuid): device.memory_mib
+        for daemon in known
+        for device in daemon.devices
     }
     under: set[tuple[str, str]] = set()
     beside: set[tuple[str, str]] = set()
     for share in wanted.shares:
-        by_mps = ready.get((share.claim.uid, share.gpu)) == share.memory_mib
+        by_mps = by_daemon.get((share.claim.uid, share.gpu)) == share.memory_mib
         found = under if by_mps else beside
         found.update((share.gpu, pod.uid) for pod in share.pods)
     return frozenset(under - beside)
@@ -174,10 +187,5 @@ def _still_there(
     return tuple(found)
 
 
-def _largest(processes: Iterable[GpuProcess]) -> GpuProcess | None:
-    """The process that runs and has the most memory; of several, the one that began last."""
-    return max(
-        (process for process in processes if process.runs),
-        key=lambda process: (process.memory or 0, process.started, process.pid),
-        default=None,
-    )
+def _size(process: GpuProcess) -> tuple[int, int, int]:
+    return process.memory or 0, process.started, process.pid
