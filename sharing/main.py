@@ -153,6 +153,7 @@ def _keep(
         file.save(wanted)
     except OSError as error:
         _log.error("what is to be watched cannot be recorded", extra={"error": str(error)})
+        file.forget()  # after a restart, nothing is better than what was wanted before
     _watch(supervisor, sampling, wanted)
 
 

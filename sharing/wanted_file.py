@@ -2,6 +2,7 @@
 
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from carina_dra.durable_file import replace_file
@@ -48,3 +49,8 @@ class WantedFile:
         self.last = wanted
         folder = os.fspath(self._folder)
         replace_file(f"{folder}/{WANTED}", wanted.line(), temporary=f"{folder}/{NEW_WANTED}")
+
+    def forget(self) -> None:
+        """Removes the file, as far as that can be done: a full disk does not prevent it."""
+        with suppress(OSError):
+            (self._folder / WANTED).unlink(missing_ok=True)

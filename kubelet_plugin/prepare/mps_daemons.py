@@ -36,12 +36,12 @@ from kubelet_plugin.sharing.supervision import (
     Supervision,
 )
 
-_PATIENCE: Final = 10.0
-"""Seconds for which a daemon that starts is waited for: less than a quarter of what the kubelet
-allows a call."""
+_PATIENCE: Final = 4.0
+"""Seconds for which a daemon that starts is waited for. Other calls wait for its GPU meanwhile, and
+the call is tried again."""
 _AWAY: Final = 2.0
 """Seconds for which carina-sharing is waited for, such as while it starts again."""
-_ENDING: Final = 5.0
+_ENDING: Final = 1.0
 """Seconds for which the end of a daemon is waited for."""
 
 
@@ -86,8 +86,6 @@ class MpsDaemons:
     def remove(self, identity: Identity) -> None:
         """Has the daemon ended, if there is one, and waits for that if it was recorded.
 
-        A daemon without a record was told to end before; it is not waited for.
-
         Raises:
             LeftBehindError: it has not ended yet.
             ResourceError: the record cannot be changed, or the folders cannot be read.
@@ -96,6 +94,24 @@ class MpsDaemons:
         if self._records.remove(claim):
             self._supervision.changed()
             self._supervision.wait(lambda answer: _has_ended(claim, answer), _ENDING)
+        self._refuse_left(claim)
+
+    def remove_leftover(self, identity: Identity) -> None:
+        """Has the daemon of a claim ended that needs it no more. It is not waited for.
+
+        To tell carina-sharing needs the node's lock, which the caller holds. The next check says
+        whether it has ended.
+
+        Raises:
+            LeftBehindError: it was told to end before, and has not.
+            ResourceError: the record cannot be changed, or the folders cannot be read.
+        """
+        if self._records.remove(identity.name):
+            self._supervision.changed()
+        else:
+            self._refuse_left(identity.name)
+
+    def _refuse_left(self, claim: str) -> None:
         if claim in self._there():
             folder = str(self._folders / claim)
             raise LeftBehindError(MpsDaemonNotEnded(claim, folder, _present(claim, self._answer())))

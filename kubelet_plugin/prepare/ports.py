@@ -116,3 +116,10 @@ class NodePorts:
                 self._cdi_specs.remove(identity.name)
             case kind:
                 raise AssertionError(f"no port for {kind}")
+
+    def remove_leftover(self, identity: Identity) -> None:
+        """Removes a resource that no claim needs, without waiting for carina-sharing."""
+        if identity.kind == MpsControlDaemon.kind:
+            self._mps_daemons.remove_leftover(identity)
+        else:
+            self.remove(identity)

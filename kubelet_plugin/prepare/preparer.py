@@ -112,7 +112,7 @@ class Preparer(Generic[R, M]):
             ClaimError: the resource cannot be removed.
         """
         try:
-            self._ports.remove(_identity(leftover))
+            self._ports.remove_leftover(_identity(leftover))
         except ResourceError as error:
             raise _failed(error, None) from error
 

@@ -54,6 +54,12 @@ class Ports(Protocol[R_contra, M]):
     def remove(self, identity: Identity) -> None:
         """Removes the resource, if it exists; raises ResourceError, or LeftBehindError of these."""
 
+    def remove_leftover(self, identity: Identity) -> None:
+        """Removes one that no claim needs, as `remove` does; waits for no other process.
+
+        The node's lock may be held.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class ResourcePlan(Generic[R]):

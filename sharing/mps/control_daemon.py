@@ -44,6 +44,18 @@ class DaemonError(Exception):
     """A daemon cannot be started, does not answer or does not end: says why."""
 
 
+class DaemonTurns:
+    """How many daemons start at once, of all of a node.
+
+    They come together after a boot, and if all started at once, none would answer in time. A
+    container can have its daemon fail, and so those that start again have turns of their own.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.first = threading.Semaphore(number)
+        self.later = threading.Semaphore(number)
+
+
 class ControlDaemon:
     """The daemon. For one thread."""
 
@@ -55,19 +67,16 @@ class ControlDaemon:
         search: MpsSearch,
         cgroup_root: Path,
         driver_name: str,
-        turns: threading.Semaphore,
+        turns: DaemonTurns,
     ) -> None:
-        """`top` is the folder with those of all daemons; `turns`, how many start at once.
-
-        All daemons of a node come together after a boot. If all started at once, none would answer
-        in time.
-        """
+        """`top` is the folder with those of all daemons; `turns` are those of all daemons."""
         self._folder = DaemonFolder(top, uid)
         self._uid = uid
         self._search = search
         self._cgroup_root = cgroup_root
         self._driver_name = driver_name
         self._turns = turns
+        self._was_started = False
         self._launched: subprocess.Popen[bytes] | None = None
         self._leader: int | None = None
         """A descriptor of the process of the daemon."""
@@ -91,7 +100,9 @@ class ControlDaemon:
         Raises:
             DaemonError: it cannot be started, or its limits do not hold. It may have processes.
         """
-        with self._turn(), _said():
+        turns = self._turns.later if self._was_started else self._turns.first
+        self._was_started = True
+        with _turn(turns), _said():
             if (problem := self._folder.problem()) is not None:
                 raise DaemonError(problem)
             installed = self._search.installation()
@@ -113,7 +124,7 @@ class ControlDaemon:
             DaemonError: that cannot be told.
         """
         self._forget()
-        with self._turn(), _said():
+        with _turn(self._turns.later), _said():
             leader = self._cgroup().leader()
             if leader is None or self.recorded() != wanted:
                 return False
@@ -142,6 +153,8 @@ class ControlDaemon:
             return
         with _said():
             self._control(installed).ask(_SERVERS)
+            if (lost := self._folder.unmounted()) is not None:
+                raise DaemonError(f"{lost} is not mounted any more")
 
     def end(self) -> None:
         """Ends it with its servers, also if an earlier process has started it.
@@ -168,15 +181,6 @@ class ControlDaemon:
         """Removes its folder; raises DaemonError."""
         with _said():
             self._folder.remove()
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        has_turn = self._turns.acquire(timeout=_TURN_SECONDS)
-        try:
-            yield
-        finally:
-            if has_turn:
-                self._turns.release()
 
     def _cgroup(self) -> DaemonCgroup:
         return DaemonCgroup(Hierarchies.find(self._cgroup_root), self._driver_name, self._uid)
@@ -263,6 +267,16 @@ class ControlDaemon:
         if self._launched is not None:
             self._launched.poll()
             self._launched = None
+
+
+@contextmanager
+def _turn(turns: threading.Semaphore) -> Iterator[None]:
+    has_turn = turns.acquire(timeout=_TURN_SECONDS)
+    try:
+        yield
+    finally:
+        if has_turn:
+            turns.release()
 
 
 @contextmanager

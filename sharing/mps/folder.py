@@ -80,6 +80,10 @@ class DaemonFolder:
         new.write_text(wanted.model_dump_json())
         new.replace(self.path / _RECORD)
 
+    def unmounted(self) -> Path | None:
+        """Returns a folder whose mount is gone; None if all are there."""
+        return next((at for at in (self.pipes, self.shm) if not at.is_mount()), None)
+
     def is_open(self) -> bool:
         """Whether clients of every user reach the pipes. Raises OSError."""
         return bool(self.pipes.stat().st_mode & 0o005) and self.pipes.is_mount()

@@ -2,11 +2,18 @@
 
 import ctypes
 import os
+import re
 from pathlib import Path
 from typing import Final
 
-_NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _SLAVE = 2, 4, 8, 0x1000, 0x4000, 0x80000
+_NOSUID, _NODEV, _NOEXEC, _NOSYMFOLLOW, _BIND, _REC, _SLAVE = (
+    *(2, 4, 8, 0x100),
+    *(0x1000, 0x4000, 0x80000),
+)
 """MS_* of mount(2)."""
+_LEAST_LINUX: Final = (5, 10)
+"""Which has MS_NOSYMFOLLOW; earlier ones ignore it."""
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 _DETACH: Final = 2
 _NEWNS: Final = 0x20000
 _SYS_ADMIN: Final = 21
@@ -16,9 +23,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount_tmpfs(at: Path, options: str) -> None:
-    """Mounts a tmpfs, unless something is mounted there. Raises OSError."""
+    """Mounts a tmpfs, unless something is mounted there. Raises OSError.
+
+    Containers write into it, and root in a container must lead no process of the node elsewhere.
+    """
+    flags = _NOSUID | _NODEV | _NOEXEC | _NOSYMFOLLOW
     if not at.is_mount():
-        _call("mount", b"tmpfs", bytes(at), b"tmpfs", _NOSUID | _NODEV | _NOEXEC, options.encode())
+        _call("mount", b"tmpfs", bytes(at), b"tmpfs", flags, options.encode())
 
 
 def unmount(at: Path) -> None:
@@ -48,6 +59,9 @@ def problem(folder: Path, proc: Path = Path("/proc")) -> str | None:
     effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
     if not int(effective.split()[1], 16) >> _SYS_ADMIN & 1:
         return "this process may not mount; make its container privileged"
+    release = os.uname().release
+    if (version := _VERSION.match(release)) and tuple(map(int, version.groups())) < _LEAST_LINUX:
+        return f"Linux is {release}; mounts without symbolic links need 5.10 or later"
     if reaches_host((proc / "self/mountinfo").read_text(), folder):
         return None
     return (

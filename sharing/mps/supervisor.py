@@ -15,12 +15,12 @@ from typing import Final
 from carina_dra.sharing.files import MPS, MPS_LOCK
 from carina_dra.sharing.message import MpsDaemon, WantedDaemon
 from sharing.mps import folder
-from sharing.mps.control_daemon import ControlDaemon
+from sharing.mps.control_daemon import ControlDaemon, DaemonTurns
 from sharing.mps.installation import MpsSearch
 from sharing.mps.keeper import Keeper
 
 _STARTS: Final = 4
-"""Daemons that start at once."""
+"""Daemons that start at once for the first time, and as many again that were started before."""
 _RETRY_LOCK: Final = 0.5
 _OTHER_PROCESS: Final = "another process of carina-sharing still supervises the daemons"
 
@@ -38,7 +38,7 @@ class MpsSupervisor:
         self._search = search
         self._cgroup_root = cgroup_root
         self._driver_name = driver_name
-        self._turns = threading.Semaphore(_STARTS)
+        self._turns = DaemonTurns(_STARTS)
         self._state = threading.Lock()
         self._wanted: dict[str, WantedDaemon] | None = None
         self._keepers: dict[str, Keeper] = {}

@@ -108,6 +108,9 @@ class MadeUpNode:
         self.trouble()
         return self.parts[name] if isinstance(resource, Part) else None
 
+    def remove_leftover(self, identity: Identity) -> None:
+        self.remove(identity)
+
     def remove(self, identity: Identity) -> None:
         self.trouble()
         match identity.kind:
