@@ -139,8 +139,16 @@ def violators(
 
 
 def joined(parts: Sequence[Violations]) -> Violations:
-    """Returns what counts for a use that others have become: whom they wait for."""
-    return Violations(awaited=tuple({found: None for part in parts for found in part.awaited}))
+    """Returns what counts for a use that others have become.
+
+    A claim that comes or goes ends no row of samples: tenants make claims.
+    """
+    return Violations(
+        above=max((part.above for part in parts), default=0),
+        outside=frozenset[tuple[int, int]]().union(*(part.outside for part in parts)),
+        awaited=tuple({found: None for part in parts for found in part.awaited}),
+        at=max((part.at for part in parts if part.at is not None), default=None),
+    )
 
 
 def pods_under_mps(

@@ -67,7 +67,8 @@ class DaemonCourse:
 
     state: DaemonState = UnknownDaemon()
     reason: str = ""
-    """Why it is not ready, if something has failed."""
+    """Why it is not ready, if something has failed: the first of the failures in a row. Containers
+    can have their daemons fail, with other words each time, and an Event says them."""
     failures: int = 0
     """In a row."""
     started: bool = False
@@ -79,7 +80,7 @@ class DaemonCourse:
         return replace(
             self,
             state=RunningDaemon(wanted, since=now, probe_at=now + PROBE_INTERVAL),
-            reason="",
+            reason=self.reason if self.failures else "",
             started=True,
         )
 
@@ -89,7 +90,8 @@ class DaemonCourse:
 
     def failed(self, reason: str, now: float) -> "DaemonCourse":
         """Returns the course after a start that failed, or the end of the daemon."""
-        return replace(self, state=LeftDaemon(now), reason=reason, failures=self.failures + 1)
+        said = self.reason if self.failures else reason
+        return replace(self, state=LeftDaemon(now), reason=said, failures=self.failures + 1)
 
     def replaced(self, now: float) -> "DaemonCourse":
         """Returns the course of a daemon that is not the wanted one."""
@@ -120,6 +122,7 @@ class DaemonCourse:
                     self,
                     state=replace(running, probe_at=now + PROBE_INTERVAL, misses=0),
                     failures=0 if stable else self.failures,
+                    reason="" if stable else self.reason,
                 )
             case _:
                 return self

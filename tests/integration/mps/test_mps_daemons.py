@@ -16,6 +16,7 @@ from kubelet_plugin.claims.resource_failure import (
     SharingMissing,
 )
 from kubelet_plugin.prepare import mps_daemons
+from kubelet_plugin.sharing.supervision import Supervision
 from simulation.nvml import uninstall
 from tests.integration.mps.supervised import (
     DEMANDS_MPS,
@@ -219,6 +220,24 @@ def test_a_record_that_no_claim_has_is_removed(node: Supervised) -> None:
     node.repair()
     assert node.records().claims() == frozenset()
     assert node.daemons() == set()
+
+
+def test_a_leftover_is_told_to_end_and_not_waited_for(
+    node: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To tell carina-sharing needs the node's lock, with which leftovers are removed."""
+    node.prepare("train")
+    (node.folder / "checkpoint.jsonl").unlink()
+    node.allocations.clear()
+    for spec in (node.folder / "cdi").iterdir():
+        spec.unlink()
+    node.sharing = "ends slowly"
+    monkeypatch.setattr(Supervision, "wait", None)
+    node.repair()
+    assert node.records().claims() == frozenset()
+    assert node.reporter.stuck == []
+    node.repair()
+    assert [leftover for leftover, _ in node.reporter.stuck] == ["MPS daemon train"]
 
 
 def test_a_demand_of_cores_gives_the_daemon_too(node: Supervised) -> None:

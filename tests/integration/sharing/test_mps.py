@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from carina_dra.sharing.files import DAMAGED, SOCKET
+from carina_dra.sharing.files import DAMAGED, MPS_PIPES, MPS_SHM, NEW_WANTED, SOCKET
 from carina_dra.sharing.message import MpsDaemon, SharingReport, WantedDaemon
+from sharing.mps import mounts
 from sharing.mps.cgroups import DaemonCgroup, Hierarchies
 from tests.eventually import eventually
 from tests.integration.sharing.cgroups import Version, mount
@@ -450,6 +451,51 @@ def test_a_uid_that_is_no_name_of_a_folder_is_refused(node: Site, wanted: Wanted
         report = plugin.report(lambda report: len(report.daemons) == 2)
     (seen,) = [daemon for daemon in report.daemons if daemon.wanted.claim.uid == "../a"]
     assert (seen.state, seen.reason) == ("failed", "'../a' cannot be the name of a folder")
+
+
+@pytest.mark.parametrize("folder", [MPS_PIPES, MPS_SHM])
+def test_no_link_of_a_container_is_followed(node: Site, wanted: WantedDaemon, folder: str) -> None:
+    """Root in a container could lead Carina to a neighbour's daemon, or a daemon to a file."""
+    node.start()
+    with node.connected() as plugin:
+        plugin.want(daemons=[wanted])
+        plugin.ready(wanted)
+    link = node.mps_folder("a") / folder / "link"
+    link.symlink_to(node.wanted_file)
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        link.read_bytes()
+
+
+def test_a_daemon_is_not_ended_by_what_could_not_be_recorded(
+    node: Site, wanted: WantedDaemon
+) -> None:
+    node.start()
+    later = node.daemon("b")
+    with node.connected() as plugin:
+        plugin.want(daemons=[wanted])
+        plugin.ready(wanted)
+        (node.plugin_folder / NEW_WANTED).mkdir()  # as if the disk were full
+        plugin.want(daemons=[wanted, later])
+        plugin.ready(later)
+    before = leader(node, "b")
+    kill(node)
+    (node.plugin_folder / NEW_WANTED).rmdir()
+    node.start()
+    with node.connected() as plugin:
+        plugin.want(daemons=[wanted, later])
+        plugin.ready(later)
+    assert leader(node, "b") == before
+
+
+def test_a_mount_that_is_gone_is_noticed(node: Site, wanted: WantedDaemon) -> None:
+    node.start()
+    with node.connected() as plugin:
+        plugin.want(daemons=[wanted])
+        plugin.ready(wanted)
+        mounts.unmount(node.mps_folder("a") / MPS_SHM)
+        plugin.daemon("a", lambda daemon: daemon.state != "ready")
+        plugin.ready(wanted)
+    assert (node.mps_folder("a") / MPS_SHM).is_mount()
 
 
 def test_the_processes_of_a_daemon_are_no_strangers(node: Site, wanted: WantedDaemon) -> None:

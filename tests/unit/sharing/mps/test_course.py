@@ -97,6 +97,17 @@ def test_processes_that_do_not_end_are_tried_again_and_nothing_is_started_beside
     assert stuck.reason == "1234 does not end"
 
 
+def test_the_reason_of_failures_in_a_row_is_the_first() -> None:
+    """A container can have its daemon fail with other words each time, and an Event says them."""
+    again = READY.failed("one", 100).ended(101).starting().failed("two", 103)
+    assert again.reason == "one"
+    ready = again.ended(104).starting().began(A, 105)
+    assert ready.failed("three", 106).reason == "one"
+    stable = ready.answered(105 + 61)
+    assert stable.reason == ""
+    assert stable.failed("four", 170).reason == "four"
+
+
 def test_the_pause_before_a_start_doubles_to_a_minute() -> None:
     course, pauses = NEW.replaced(0).ended(0), []
     for _ in range(9):
