@@ -3,7 +3,8 @@
 What is needed is recorded, and carina-sharing told the record. It starts the daemon, sets its
 limits and reads them back. Until it says that the daemon is ready, the claim's CDI spec is not
 written, so no container of the pod can start and compute without it. Once the daemon was ready,
-carina-sharing starts it again with its limits if it dies, and a repair only looks.
+carina-sharing starts it again with its limits if it dies, and a repair only looks. A call of the
+kubelet waits again, since a container of another pod of the claim may be about to start.
 """
 
 import os
@@ -66,8 +67,8 @@ class MpsDaemons:
         """Has the daemon started, and waits until it is ready.
 
         Raises:
-            ResourceError: it is not recorded or not ready in time; or it was ready, and
-                carina-sharing now says that it fails.
+            ResourceError: it is not recorded or not ready in time; or, where no container is about
+                to start, it was ready, and carina-sharing now says that it fails.
         """
         wanted = daemon.wanted
         record = self._records.read(wanted.claim.uid)
@@ -75,11 +76,12 @@ class MpsDaemons:
             record = DaemonRecord(wanted)
             self._records.store(record)
             self._supervision.changed()
-        if record.ready:
+        if record.ready and not daemon.starts:
             self._refuse_failed(wanted, self._supervision.answer)
         else:
             self._wait_until_ready(wanted)
-            self._records.store(DaemonRecord(wanted, ready=True))
+            if not record.ready:
+                self._records.store(DaemonRecord(wanted, ready=True))
         folder = self._folders / wanted.claim.uid
         return MadeMps(pipe=str(folder / MPS_PIPES), shm=str(folder / MPS_SHM))
 

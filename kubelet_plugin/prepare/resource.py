@@ -214,6 +214,9 @@ class MpsControlDaemon:
 
     kind: ClassVar[str] = "MPS daemon"
     wanted: WantedDaemon
+    starts: bool = False
+    """Whether a container may be about to start, since the kubelet asks: it must find the daemon
+    ready."""
 
     @property
     def identity(self) -> Identity:
@@ -232,6 +235,8 @@ class MpsOfDevices:
     claim: Reference
     devices: tuple[GpuDevice, ...]
     limits: MpsLimits
+    starts: bool = False
+    """As that of `MpsControlDaemon`."""
 
     @property
     def identity(self) -> Identity:

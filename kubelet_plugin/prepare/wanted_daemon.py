@@ -78,7 +78,8 @@ def resolved(daemon: MpsOfDevices, made: Mapping[Identity, Made]) -> MpsControlD
             claim=daemon.claim,
             devices=tuple(MpsDevice(uuid=uuid, memory_mib=mib) for uuid, mib in limits.items()),
             thread_percentage=daemon.limits.defaultActiveThreadPercentage,
-        )
+        ),
+        daemon.starts,
     )
 
 
@@ -112,7 +113,8 @@ def _of_shares(
             claim=_reference(claim),
             devices=(MpsDevice(uuid=gpus[0].uuid, memory_mib=memory),),
             thread_percentage=min(cores, _ALL_CORES),
-        )
+        ),
+        _starts(claim),
     )
 
 
@@ -130,7 +132,13 @@ def _of_devices(
                 MpsMissing(claim, allocated.device, product, gpu.driver_version or "unknown")
             )
     names = dict.fromkeys(allocated.device for allocated in served)
-    return MpsOfDevices(_reference(claim), tuple(usable[name] for name in names), limits)
+    devices = tuple(usable[name] for name in names)
+    return MpsOfDevices(_reference(claim), devices, limits, _starts(claim))
+
+
+def _starts(claim: NodeClaim) -> bool:
+    """Whether the kubelet asks, by whose call alone the pods are known."""
+    return claim.pods is not None
 
 
 def _reference(claim: NodeClaim) -> Reference:
