@@ -1,6 +1,7 @@
 """Whether a node has MPS: its driver, programs, cgroups and mounts."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -18,8 +19,18 @@ def node(tmp_path: Path) -> SimulatedNode:
 
 
 @pytest.fixture
+def plugin_directory() -> Iterator[Path]:
+    """A short path, wherever the other files of the tests are: sockets are below it."""
+    with tempfile.TemporaryDirectory(prefix="c", dir="/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture
 def search(
-    node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    node: SimulatedNode,
+    plugin_directory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[], MpsSearch]:
     monkeypatch.setattr(mounts, "problem", lambda folder: None)
     cgroups = tmp_path / "cgroup"
@@ -33,7 +44,7 @@ def search(
             DriverSearch([location]),
             host_root=node.root,
             cgroup_root=cgroups,
-            plugin_directory=tmp_path,
+            plugin_directory=plugin_directory,
             links=tmp_path / "links",
         )
 
