@@ -118,14 +118,17 @@ def test_the_first_start_is_no_restart() -> None:
     assert READY.failed("it ended", 101).ended(101).starting().restarts == 1
 
 
+def test_a_start_with_other_limits_is_a_restart() -> None:
+    assert READY.replaced(101).ended(102).starting().restarts == 1
+
+
 def test_a_start_after_an_adoption_is_a_restart() -> None:
-    adopted = NEW.began(A, 0)
-    assert adopted.failed("it ended", 5).ended(5).starting().restarts == 1
+    assert NEW.began(A, 0).replaced(5).ended(6).starting().restarts == 1
 
 
-def test_a_start_after_one_that_failed_is_a_restart() -> None:
-    failed = NEW.replaced(0).ended(0).starting().failed("no answer", 10).ended(11)
-    assert failed.starting().restarts == 1
+def test_a_start_after_one_that_did_not_become_ready_is_a_restart() -> None:
+    again = NEW.replaced(0).ended(0).starting().replaced(1).ended(2).starting()
+    assert again.restarts == 1
 
 
 def test_what_has_begun_has_no_reason_any_more() -> None:
