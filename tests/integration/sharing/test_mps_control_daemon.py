@@ -23,9 +23,15 @@ from tests.eventually import eventually
 CGROUPS = Path("/sys/fs/cgroup")
 PROGRAM = """#!/bin/sh
 cd "$(dirname "$0")"
-[ "$1" = -f ] && echo $$ >pid && exec sleep 1000
+if [ "$1" = -f ]; then
+    echo $$ >pid
+    [ -e broken ] && echo "no GPU" && exit 1
+    [ -e crowd ] && for _ in 1 2 3 4 5; do setsid sleep 1000 & (sleep 1000 &) done
+    exec sleep 1000
+fi
 read -r command
 echo "$command" >>commands
+[ -e slow ] && rm slow && exit 1
 [ -e hang ] && exec sleep 1000
 [ -e endless ] && exec yes
 case "$command" in
@@ -172,6 +178,24 @@ def test_a_daemon_that_never_answers_is_not_waited_for_for_ever(
         node.started()
 
 
+def test_a_daemon_that_does_not_answer_at_once_is_waited_for(node: Node) -> None:
+    node.answer("slow", "")
+    assert not node.started().has_ended()
+
+
+def test_a_daemon_that_ends_at_its_start_says_why(node: Node) -> None:
+    node.answer("broken", "")
+    node.answer("status", "1")
+    with pytest.raises(DaemonError, match="ended at its start: no GPU"):
+        node.started()
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_the_reason(node: Node) -> None:
+    node.folder /= "a" * 80
+    with pytest.raises(DaemonError, match="longer than the 107 bytes that Linux allows"):
+        node.started()
+
+
 def test_a_program_that_cannot_be_executed_is_the_reason(node: Node) -> None:
     node.search.program.write_text("no program")
     with pytest.raises(DaemonError, match=r"cannot be launched: .*Exec format error"):
@@ -193,6 +217,36 @@ def test_whoever_had_a_turn_gives_it_back(node: Node) -> None:
 def test_the_daemon_of_an_earlier_process_is_adopted(node: Node) -> None:
     node.started()
     assert node.daemon().adopt(wanted())
+
+
+def test_a_daemon_whose_pipes_were_not_opened_yet_is_adopted_and_they_are(node: Node) -> None:
+    """The earlier process ended before."""
+    node.started()
+    node.files.pipes.chmod(0o700)
+    assert node.daemon().adopt(wanted())
+    assert node.files.is_open()
+
+
+def test_a_daemon_with_a_server_from_before_its_pipes_were_opened_is_not_adopted(
+    node: Node,
+) -> None:
+    node.started()
+    node.files.pipes.chmod(0o700)
+    node.answer("servers", "1234")
+    assert not node.daemon().adopt(wanted())
+    assert not node.files.is_open()
+
+
+def test_a_daemon_with_servers_is_adopted(node: Node) -> None:
+    node.started()
+    node.answer("servers", "1234")
+    assert node.daemon().adopt(wanted())
+
+
+def test_where_there_is_a_record_and_no_daemon_nothing_is_adopted(node: Node) -> None:
+    """As after a reboot."""
+    node.started().end()
+    assert not node.daemon().adopt(wanted())
 
 
 def test_the_end_of_an_adopted_daemon_is_seen(node: Node) -> None:
@@ -222,6 +276,14 @@ def test_without_a_driver_it_cannot_be_told_whether_it_is_the_wanted_one(node: N
     with pytest.raises(DaemonError, match="no NVIDIA driver is loaded"):
         node.daemon().adopt(wanted())
     assert node.cgroup.leader()
+
+
+def test_servers_and_orphans_are_not_taken_for_the_daemon(node: Node) -> None:
+    """Whether they lead sessions of their own or have lost their parent."""
+    node.answer("crowd", "")
+    node.started()
+    eventually(lambda: len(node.cgroup.pids()) == 11)
+    assert node.cgroup.leader() == int((node.folder / "pid").read_text())
 
 
 # --- probed ---

@@ -1,6 +1,8 @@
 """The folder of an MPS daemon, with real mounts."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +129,44 @@ def test_what_is_not_there_is_removed(top: Path) -> None:
 def test_a_mount_that_fails_names_the_place(top: Path) -> None:
     with pytest.raises(FileNotFoundError, match=f"mount: .*{top}/missing"):
         mounts.mount_tmpfs(top / "missing", "size=1m")
+
+
+_OWN_NAMESPACE = """
+import os, sys
+from pathlib import Path
+from sharing.mps import mounts
+
+REC, SLAVE, SHARED = 0x4000, 0x80000, 0x100000
+source, target = map(Path, sys.argv[1:])
+mounts._call("unshare", 0x20000)
+for propagation in (SLAVE, SHARED):  # a host of its own, whose mounts are shared as by systemd
+    mounts._call("mount", None, b"/", None, REC | propagation, None)
+mounts.mount_tmpfs(source, "size=1m")
+(source / "there").touch()
+told, tell = os.pipe()
+bound, bind = os.pipe()
+if os.fork() == 0:
+    mounts.bind_in_own_namespace(source, target)
+    os.write(bind, b"-")
+    os.read(told, 1)
+    print("daemon", (target / "there").exists(), source.is_mount(), flush=True)
+    os._exit(0)
+os.read(bound, 1)
+print("host", target.is_mount(), flush=True)
+mounts.unmount(source)
+os.write(tell, b"-")
+os.wait()
+"""
+
+
+def test_a_daemon_has_its_shared_memory_alone_and_keeps_nothing_mounted(top: Path) -> None:
+    """What is mounted for it over /dev/shm must not come to the host, where it is everybody's."""
+    places = [top / "shm", top / "target"]
+    for place in places:
+        place.mkdir()
+    command = [sys.executable, "-c", _OWN_NAMESPACE, *map(str, places)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "host False\ndaemon True False\n"
 
 
 def test_it_records_what_the_daemon_was_started_for(made: DaemonFolder) -> None:

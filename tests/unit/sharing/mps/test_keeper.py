@@ -11,6 +11,7 @@ import pytest
 
 from carina_dra.nvidia.driver_search import DriverSearch
 from carina_dra.sharing.message import MpsDaemon, MpsDevice, Reference, WantedDaemon
+from sharing.mps import course
 from sharing.mps.control_daemon import ControlDaemon, DaemonError
 from sharing.mps.installation import MpsSearch
 from sharing.mps.keeper import Keeper
@@ -175,6 +176,17 @@ def test_one_that_ends_is_told_until_it_has(kept: Kept) -> None:
     eventually(lambda: kept.removed)
 
 
+def test_one_that_ends_is_told_with_the_limits_that_it_had_last(kept: Kept) -> None:
+    kept.start()
+    kept.ready()
+    kept.keeper.want(OTHER)
+    kept.ready()
+    kept.hold("end")
+    kept.keeper.want(None)
+    kept.reached("end", 3)
+    assert kept.keeper.report() == MpsDaemon(wanted=OTHER, state="starting", restarts=1)
+
+
 def test_one_that_an_earlier_process_has_left_is_told_until_it_has_ended(kept: Kept) -> None:
     kept.daemon.left = A
     end = kept.hold("end")
@@ -214,6 +226,26 @@ def test_the_end_of_its_process_is_told_at_once(kept: Kept) -> None:
     end.set()
     kept.ready()
     assert kept.keeper.report() == MpsDaemon(wanted=A, state="ready", restarts=1)
+
+
+def test_one_that_misses_three_probes_is_ended_and_started(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PROBE_INTERVAL", "_RETRY_PROBE"):
+        monkeypatch.setattr(course, name, 0.01)
+    misses = [DaemonError("no answer")] * 3
+    kept.daemon.fails["probe"] = deque(misses)
+    kept.start()
+    kept.reached("start", 2)
+    kept.ready()
+    failed = MpsDaemon(wanted=A, state="failed", reason="3 probes failed: no answer")
+    assert failed in kept.told
+    steps = kept.daemon.steps
+    assert steps[: steps.index("start", 3) + 1] == [
+        *("adopt", "end", "start"),
+        *("probe", "probe", "probe"),
+        *("end", "start"),
+    ]
 
 
 def test_one_that_is_not_started_says_why(kept: Kept) -> None:
