@@ -11,7 +11,7 @@ import pytest
 
 from carina_dra.nvidia.driver_search import DriverSearch
 from carina_dra.sharing.message import MpsDaemon, MpsDevice, Reference, WantedDaemon
-from sharing.mps import course
+from sharing.mps import course, keeper
 from sharing.mps.control_daemon import ControlDaemon, DaemonError
 from sharing.mps.installation import MpsSearch
 from sharing.mps.keeper import Keeper
@@ -263,6 +263,18 @@ def test_processes_that_do_not_end_are_told_and_nothing_is_started_beside_them(k
     kept.ready()
     assert MpsDaemon(wanted=OTHER, state="failed", reason="1234 does not end") in kept.told
     assert kept.daemon.steps[2:] == ["start", "end", "end", "start"]
+
+
+def test_a_folder_that_cannot_be_removed_is_tried_again(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "_RETRY_REMOVAL", 0.01)
+    kept.daemon.fails["remove"] = deque([DaemonError("it is in use")])
+    kept.start()
+    kept.ready()
+    kept.keeper.want(None)
+    eventually(lambda: kept.removed)
+    assert kept.daemon.steps[-2:] == ["remove", "remove"]
 
 
 def test_a_bug_ends_no_supervision(kept: Kept) -> None:
