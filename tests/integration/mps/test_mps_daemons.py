@@ -170,6 +170,19 @@ def test_a_repair_does_not_fail_because_carina_sharing_is_away_for_a_moment(
     assert node.specs() == {"train"}
 
 
+@pytest.mark.parametrize("sharing", ["away", "slow", "silent"])
+def test_another_call_of_the_kubelet_waits_for_the_daemon_again(
+    node: Supervised, sharing: Behaviour
+) -> None:
+    """A second pod of the claim may be about to start."""
+    node.prepare("train")
+    node.sharing = sharing
+    refusal(node)
+    assert node.claims_recorded().keys() == {"train"}
+    node.sharing = "runs"
+    node.prepare("train")
+
+
 def test_a_repair_fails_if_the_daemon_does(node: Supervised) -> None:
     node.prepare("train")
     node.sharing = "fails"

@@ -169,6 +169,21 @@ def test_a_process_that_has_moved_lives(sleepers: Sleepers, now: PodCgroup | Non
     assert process.poll() is None
 
 
+def test_a_process_of_no_pod_lives(sleepers: Sleepers) -> None:
+    process, table = sleepers.start(), Table()
+    known = replace(seen(process, table), pod_uid=None, container_id=None)
+    table.pod = None
+    assert end_process(table, known) == MOVED
+    assert process.poll() is None
+
+
+def test_a_process_that_procfs_cannot_tell_of_lives(sleepers: Sleepers, tmp_path: Path) -> None:
+    process, table = sleepers.start(), Table()
+    known = seen(process, table)
+    assert end_process(ProcessTable(tmp_path, ()), known) == GONE
+    assert process.poll() is None
+
+
 def test_a_process_whose_first_thread_has_ended_is_ended(sleepers: Sleepers) -> None:
     script = (
         "import ctypes, threading, signal\n"
@@ -205,6 +220,20 @@ def test_a_kernel_that_cannot_is_a_reason(
         assert "Linux has from 5.3 on" in str(ending.problem())
     assert process.poll() is None
     assert ending.problem() is None
+
+
+def test_a_signal_that_is_refused_is_a_reason(
+    sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the process would count as ended."""
+    process, table = sleepers.start(), Table()
+    known = seen(process, table)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("signal.pidfd_send_signal", refuse)
+    assert "cannot be sent a signal" in str(end_process(table, known))
 
 
 def test_no_descriptor_stays_open(sleepers: Sleepers) -> None:

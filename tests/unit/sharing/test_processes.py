@@ -14,6 +14,7 @@ import pynvml
 import pytest
 
 from carina_dra.nvidia.nvml_library import NvmlLibrary, NvmlSession
+from sharing import processes
 from sharing.cgroup import DEFAULT_FOLDERS, PodCgroup
 from sharing.observation import GpuSample, Seen, Unseen
 from sharing.processes import FoundProcess, GoneProcess, GpuProcesses, ProcessTable, ticks
@@ -106,6 +107,39 @@ def test_processes_of_all_lists_count_once_with_the_most_that_one_says(
     assert seen(reader, node) == [(3, UID, 3), (2, UID, 2), (1, UID, 1)]
 
 
+@pytest.mark.parametrize("most", ["compute", "graphics"])
+def test_a_list_that_says_less_does_not_make_it_less(
+    monkeypatch: pytest.MonkeyPatch, reader: Reader, node: SimulatedNode, procfs: Procfs, most: str
+) -> None:
+    procfs.add(1, UID)
+    for name, symbol in (("compute", "_COMPUTE"), ("graphics", "_GRAPHICS")):
+        listed = [SimpleNamespace(pid=1, usedGpuMemory=(7 if name == most else 5) * MIB)]
+        monkeypatch.setattr(processes, symbol, lambda _, listed=listed: listed)
+    assert seen(reader, node) == [(1, UID, 7)]
+
+
+def test_a_client_of_mps_that_no_other_list_has_counts(
+    monkeypatch: pytest.MonkeyPatch, reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    procfs.add(1, UID)
+    monkeypatch.setattr(
+        processes, "_MPS", lambda _: [SimpleNamespace(pid=1, usedGpuMemory=7 * MIB)]
+    )
+    assert seen(reader, node) == [(1, UID, 7)]
+
+
+def test_an_mps_server_is_left_out_and_keeps_no_other_from_being_seen(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    """It uses what its clients do, and must never count as a process that can be ended."""
+    procfs.add(1, None)
+    (procfs.folder / "1/cgroup").write_text("0::/carina-mps/uid-a\n")
+    procfs.add(2, UID)
+    node.run_process(0, 1, memory=9 * MIB)
+    node.run_process(0, 2, memory=3 * MIB)
+    assert seen(reader, node) == [(2, UID, 3)]
+
+
 def test_a_process_that_has_ended_is_left_out(
     reader: Reader, node: SimulatedNode, procfs: Procfs
 ) -> None:
@@ -123,6 +157,10 @@ def test_no_file_of_a_process_stays_open(procfs: Procfs) -> None:
     procfs.table.find(101, listed_at=1000)
     (procfs.folder / "102").mkdir()
     procfs.table.find(102, listed_at=1000)
+    stat = procfs.folder / "101/stat"
+    stat.write_text(stat.read_text().replace(") S", ") Z"))
+    (procfs.folder / "101/task").mkdir()
+    procfs.table.find(101, listed_at=1000)
     opened = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
     assert [path for path in opened if path.startswith(str(procfs.folder))] == []
 

@@ -215,6 +215,22 @@ def test_a_process_without_a_figure_is_not_ended_for_its_memory() -> None:
     assert [watch.sample(*two), watch.sample(*two)] == [[], [2]]
 
 
+def test_who_has_no_memory_is_not_ended_for_that_of_a_process_that_has_ended() -> None:
+    watch = train()
+    two = (replace(much(1), runs=False), process("train", None, pid=2))
+    assert [watch.sample(*two) for _ in range(5)] == [[]] * 5
+
+
+def test_uses_that_become_one_wait_for_all_processes_of_theirs() -> None:
+    watch = Watch(wanted(share("train", "train"), share("other", "other")))
+    gone, there = much(1), process("other", 5000, pid=2)
+    watch.sample(gone, there)
+    assert sorted(watch.sample(gone, there)) == [1, 2]
+    watch.asked = wanted(share("train", "train"), share("other", "train", "other"))
+    rest = (there, much(3, 900))
+    assert [watch.sample(*rest) for _ in range(3)] == [[]] * 3
+
+
 def test_a_use_that_becomes_another_goes_on_with_what_it_was() -> None:
     """Else a tenant whose claims come and go would never be ended."""
     watch = train()
@@ -298,6 +314,18 @@ def test_nor_in_a_pod_whose_claim_has_a_share_without_a_daemon() -> None:
 def test_a_process_without_a_figure_is_ended_for_it() -> None:
     watch = by_mps()
     assert [watch.sample(outside(1, None)), watch.sample(outside(1, None))] == [[], [1]]
+
+
+def test_of_several_outside_it_is_one_with_a_figure_first() -> None:
+    watch = by_mps()
+    two = (outside(1, None), outside(2, 10))
+    assert [watch.sample(*two), watch.sample(*two)] == [[], [2]]
+
+
+def test_nobody_is_ended_for_it_where_the_plugin_does_not_say_which_daemons_it_wants() -> None:
+    watch = by_mps()
+    watch.asked = watch.asked.model_copy(update={"daemons": None})
+    assert [watch.sample(outside()) for _ in range(5)] == [[]] * 5
 
 
 def test_who_has_exceeded_comes_first() -> None:

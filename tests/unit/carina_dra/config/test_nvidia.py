@@ -124,6 +124,13 @@ def test_each_is_mapped_to_carinas_own(written: dict[str, Any], ours: DeviceConf
     assert parse_device_config("config[0]", written) == ours
 
 
+@pytest.mark.parametrize("percentage", [1, 100])
+def test_a_part_of_the_multiprocessors_is_up_to_all_of_them(percentage: int) -> None:
+    limits = {"defaultActiveThreadPercentage": percentage}
+    written = {**GPU, "sharing": {**MPS, "mpsConfig": limits}}
+    assert in_force([source(written)], GpuConfig) == [GpuConfig(sharing=limited(**limits))]
+
+
 def test_time_slicing_demands_nothing_of_a_partition() -> None:
     assert time_slice(parse_device_config("config[0]", {**MIG, "sharing": TIME_SLICING})) is None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubelet_plugin.prepare.record_folder import DamagedRecordError, RecordFolder
+from kubelet_plugin.prepare.resource import ResourceError
 
 LONG_AGO = 10**18
 
@@ -150,3 +151,51 @@ def test_removed_records_are_forgotten(folder: Folder) -> None:
 
     assert folder.records.all() == {}
     assert folder.records.read("a") is None
+
+
+def test_a_folder_that_is_not_there_has_no_records(folder: Folder) -> None:
+    assert folder.records.names() == frozenset()
+    assert folder.records.all() == {}
+    assert folder.records.read("a") is None
+    folder.records.remove("a")
+
+
+def test_a_folder_that_cannot_be_used_is_an_error_that_says_of_what(folder: Folder) -> None:
+    """Else nothing would be recorded, and all that is on the node removed."""
+    folder.path.write_text("")
+
+    for act in (
+        folder.records.names,
+        folder.records.all,
+        lambda: folder.records.read("a"),
+        lambda: folder.records.store("a", b"one"),
+        lambda: folder.records.remove("a"),
+    ):
+        with pytest.raises(ResourceError, match=f"the words in {folder.path}"):
+            act()
+
+
+def test_a_record_that_can_be_read_is_not_damaged(folder: Folder) -> None:
+    folder.records.store("a", b"one")
+
+    assert not folder.records.is_damaged("a")
+    assert not folder.records.is_damaged("b")
+
+
+def test_a_folder_with_the_name_of_a_record_is_none(folder: Folder) -> None:
+    folder.records.store("a", b"one")
+    (folder.path / "b.json").mkdir()
+
+    assert folder.records.names() == {"a"}
+    assert folder.records.all() == {"a": "one"}
+
+
+def test_a_listing_does_not_make_others_be_parsed_again(folder: Folder) -> None:
+    folder.records.store("a.gpu-1", b"one")
+    folder.records.store("b.gpu-2", b"two")
+
+    for _ in range(3):
+        folder.records.all(".gpu-1")
+        folder.records.all(".gpu-2")
+
+    assert sorted(folder.parsed) == [b"one", b"two"]

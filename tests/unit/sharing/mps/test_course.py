@@ -129,6 +129,36 @@ def test_the_first_start_is_no_restart() -> None:
     assert READY.failed("it ended", 101).ended(101).starting().restarts == 1
 
 
+def test_a_start_with_other_limits_is_a_restart() -> None:
+    assert READY.replaced(101).ended(102).starting().restarts == 1
+
+
+def test_a_start_after_an_adoption_is_a_restart() -> None:
+    assert NEW.began(A, 0).replaced(5).ended(6).starting().restarts == 1
+
+
+def test_a_start_after_one_that_did_not_become_ready_is_a_restart() -> None:
+    again = NEW.replaced(0).ended(0).starting().replaced(1).ended(2).starting()
+    assert again.restarts == 1
+
+
+def test_what_has_begun_has_no_reason_any_more() -> None:
+    assert NEW.failed("it ended", 0).ended(1).starting().began(A, 2).reason == ""
+
+
+def test_what_cannot_be_told_has_a_reason() -> None:
+    assert NEW.not_known("no driver is loaded", 5).reason == "no driver is loaded"
+
+
+def test_earlier_failures_do_not_count_for_other_limits() -> None:
+    failing = READY.failed("it ended", 100).ended(101).starting().began(A, 102)
+    assert next_step(OTHER, failing.replaced(103).ended(104).state, 104) == StartDaemon(OTHER)
+
+
+def test_a_failure_is_no_reason_of_what_has_other_limits() -> None:
+    assert NEW.not_known("no driver is loaded", 5).replaced(6).reason == ""
+
+
 EVENTS = ("began", "failed", "replaced", "ended", "not_ended", "answered", "missed", "not_known")
 
 

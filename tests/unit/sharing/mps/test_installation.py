@@ -20,7 +20,8 @@ def node(tmp_path: Path) -> SimulatedNode:
 
 @pytest.fixture
 def plugin_directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="c") as name:  # paths of sockets have limits
+    """A short path, wherever the other files of the tests are: sockets are below it."""
+    with tempfile.TemporaryDirectory(prefix="c", dir="/tmp") as name:
         yield Path(name)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sharing.mps.mounts import reaches_host
+from sharing.mps.mounts import problem, reaches_host
 
 ROOT = "23 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
 FOLDER = Path("/var/lib/kubelet/plugins/gpu.carina.dev")
@@ -32,3 +32,35 @@ def test_only_shared_mounts_of_a_container_reach_the_host(mounts: str, expected:
 
 def test_a_folder_below_a_mount_is_of_that_mount() -> None:
     assert not reaches_host(ROOT + PRIVATE, FOLDER / "mps")
+
+
+ALL = "000001ffffffffff"
+NONE = "0000000000000000"
+ALL_BUT_SYS_ADMIN = f"{0x1FFFFFFFFFF ^ 1 << 21:016x}"
+
+
+def proc(folder: Path, effective: str, mounts: str) -> Path:
+    """A procfs as the process sees itself."""
+    own = folder / "self"
+    own.mkdir()
+    (own / "status").write_text(f"Name:\tpython\nCapPrm:\t{ALL}\nCapEff:\t{effective}\n")
+    (own / "mountinfo").write_text(mounts)
+    return folder
+
+
+def test_a_process_that_may_mount_what_the_host_sees_has_no_problem(tmp_path: Path) -> None:
+    assert problem(FOLDER, proc(tmp_path, ALL, ROOT + SHARED)) is None
+
+
+@pytest.mark.parametrize("effective", [NONE, ALL_BUT_SYS_ADMIN])
+def test_a_process_that_may_not_mount_says_so(tmp_path: Path, effective: str) -> None:
+    assert problem(FOLDER, proc(tmp_path, effective, ROOT + SHARED)) == (
+        "this process may not mount; make its container privileged"
+    )
+
+
+def test_a_mount_that_the_host_does_not_see_is_a_problem(tmp_path: Path) -> None:
+    found = problem(FOLDER, proc(tmp_path, ALL, ROOT + PRIVATE))
+    assert found is not None
+    assert str(FOLDER) in found
+    assert "mountPropagation: Bidirectional" in found
