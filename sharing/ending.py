@@ -5,18 +5,25 @@ to another cgroup. So a file descriptor of the process is opened first (pidfd_op
 says once more whether the PID is of the process that was seen, in the same pod. The signal goes by
 the descriptor (pidfd_send_signal(2)), and fails once the process is gone. A PID is not given away
 before; so if the signal can be sent, what procfs said was of this process.
+
+A process that is traced can be kept from ending by its tracer (ptrace(2), PTRACE_O_TRACEEXIT). So
+its tracer is ended with it, if it is of the same pod.
 """
 
 import os
 import signal
+from contextlib import suppress
 from typing import Final
 
+from sharing.cgroup import PodCgroup
 from sharing.processes import FoundProcess, ProcessTable, ticks
 from sharing.use import GpuProcess
 
 GONE: Final = "it has ended by itself"
 ANOTHER: Final = "its PID is another process's by now"
 MOVED: Final = "it is in another cgroup by now"
+_MOST_TRACERS: Final = 8
+"""A tracer can be traced, too."""
 
 
 def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
@@ -40,6 +47,7 @@ def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
             case _:
                 return GONE
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        _end_tracers(table, process)
     except ProcessLookupError:
         return GONE
     except OSError as error:
@@ -47,6 +55,25 @@ def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
     finally:
         os.close(descriptor)
     return None
+
+
+def _end_tracers(table: ProcessTable, process: GpuProcess) -> None:
+    pid = process.pid
+    for _ in range(_MOST_TRACERS):
+        pid = table.tracer(pid)
+        if not pid:
+            return
+        with suppress(OSError):  # it has ended by itself
+            descriptor = os.pidfd_open(pid)
+            try:
+                found = table.find(pid, ticks() + 1)
+                match found:
+                    case FoundProcess(pod=PodCgroup(pod_uid=uid)) if uid == process.pod_uid:
+                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                    case _:
+                        pass
+            finally:
+                os.close(descriptor)
 
 
 def problem() -> str | None:

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from carina_dra.sharing.message import (
     EndedProcess,
-    MpsDaemon,
     ShareUse,
     SharingReport,
     Strangers,
@@ -73,11 +72,10 @@ def observe(
     samples: Mapping[str, GpuSample],
     past: Past,
     now: float,
-    daemons: Collection[MpsDaemon] = (),
 ) -> UseObservation:
     """Returns what samples, by the UUID of the GPU, show of what is wanted.
 
-    now: in seconds since 1970. daemons: the MPS daemons as they were before the samples.
+    now: in seconds since 1970.
     """
     uses: list[ShareUse] = []
     unwatched: list[Unwatched] = []
@@ -85,7 +83,7 @@ def observe(
     to_end: list[Violator] = []
     present: dict[tuple[str, tuple[str, ...]], UsePast] = {}
     by_gpu: dict[str, list[GivenUse]] = {}
-    under_mps = pods_under_mps(wanted, daemons)
+    under_mps = pods_under_mps(wanted)
     for use in given_uses(wanted.shares):
         by_gpu.setdefault(use.gpu, []).append(use)
     for gpu, given in by_gpu.items():

@@ -64,6 +64,14 @@ class ProcessTable:
         self._folders = folders
         self._mps_group = mps_group
 
+    def tracer(self, pid: int) -> int:
+        """Returns the PID of the process that traces one; 0 if none does, or it is gone."""
+        with suppress(OSError):
+            for line in Path(f"{self._proc}/{pid}/status").read_bytes().split(b"\n"):
+                if line.startswith(b"TracerPid:"):
+                    return int(line.split()[1])
+        return 0
+
     def find(self, pid: int, listed_at: int) -> FoundProcess | GoneProcess:
         """Returns the process that had this PID at a time.
 

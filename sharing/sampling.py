@@ -166,7 +166,7 @@ class Sampling:
             samples = self._read(gpus)
         elif self._is_open:
             self._close()
-        seen = observe(wanted, samples, self._past, self._now(), daemons)
+        seen = observe(wanted, samples, self._past, self._now())
         if self._end is not None and seen.violators:
             seen = self._end_violators(self._end, seen)
         report = seen.report.model_copy(update={"offers": self._offers, "daemons": daemons})

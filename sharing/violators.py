@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from carina_dra.sharing.message import MpsDaemon, Reference, WantedShares
+from carina_dra.sharing.message import Reference, WantedShares
 from sharing.exceeded import IN_A_ROW, limit_mib
 from sharing.use import GivenUse, GpuProcess, mib
 
@@ -151,22 +151,16 @@ def joined(parts: Sequence[Violations]) -> Violations:
     )
 
 
-def pods_under_mps(
-    wanted: WantedShares, daemons: Iterable[MpsDaemon]
-) -> frozenset[tuple[str, str]]:
+def pods_under_mps(wanted: WantedShares) -> frozenset[tuple[str, str]]:
     """Returns the pods that can compute by MPS alone: the UUID of the GPU, and the UID of the pod.
 
     All claims that the pod has on the GPU have a daemon with the memory of all shares of the claim:
     no process tells of which claim or share it is. Whether a daemon is ready does not matter, since
     no container starts before it was, and a container can keep its daemon from being so later.
-    `daemons` are those that run where the plugin says nothing of them.
     """
-    known = wanted.daemons
-    if known is None:
-        known = tuple(daemon.wanted for daemon in daemons)
     by_daemon = {
         (daemon.claim.uid, device.uuid): device.memory_mib
-        for daemon in known
+        for daemon in wanted.daemons or ()
         for device in daemon.devices
     }
     under: set[tuple[str, str]] = set()

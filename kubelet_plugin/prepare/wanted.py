@@ -5,7 +5,7 @@ vanished. `wanted` also depends on the current devices.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 from carina_dra.config.device import Enforcement, ShareConfig
 from carina_dra.config.time_slice import TimeSliceInterval, shortest
@@ -67,6 +67,9 @@ from kubelet_plugin.prepare.resource import (
     time_slice_identity,
 )
 from kubelet_plugin.prepare.wanted_daemon import mps_daemon
+
+_OF_SHARING: Final = ("mps", "watchdog")
+"""Levels that a share has as long as carina-sharing is there."""
 
 
 def identities(
@@ -289,8 +292,16 @@ def _refuse_other_than_one_pod(claim: NodeClaim, device: str) -> None:
 def _refuse_weaker(
     claim: NodeClaim, allocated: AllocatedDevice, share: Share, demanded: Enforcement
 ) -> None:
-    """Refuses a share that lacks a level of enforcement that its configuration demands."""
-    lacking = tuple(share.levels.lacking(demanded.memory, demanded.cores))
+    """Refuses a share that lacks a level of enforcement that its configuration demands.
+
+    A repair, which does not know the pods, refuses none for what carina-sharing does: no container
+    is about to start, and what it has made goes on while it is away.
+    """
+    lacking = tuple(
+        lack
+        for lack in share.levels.lacking(demanded.memory, demanded.cores)
+        if claim.pods is not None or lack.level not in _OF_SHARING
+    )
     if lacking:
         raise ClaimError(EnforcementMissing(claim, allocated.device, lacking))
 

@@ -57,6 +57,7 @@ def main() -> None:
         for path in what["entrances"]:
             Path(path).write_text("0")
         _end_with_parent(0)
+        Path("/proc/self/oom_score_adj").write_text("0")  # not that of carina-sharing, which is low
         bind_in_own_namespace(Path(what["shm"]), _SHM)
         os.chdir("/")
         command = [what["program"], "-f", "-M"]

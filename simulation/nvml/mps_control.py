@@ -25,6 +25,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,13 @@ class MpsControlStandIn:
             self._record("started")
             while True:
                 connection, _ = listener.accept()
-                with connection, connection.makefile("r") as lines:
+                with (
+                    connection,
+                    connection.makefile("r") as lines,
+                    suppress(OSError),  # the client is gone
+                ):
                     for line in lines:
-                        answer = self._answer(line.strip())
-                        try:
-                            connection.sendall(f"{answer}\0".encode())
-                        except OSError:
-                            break
+                        connection.sendall(f"{self._answer(line.strip())}\0".encode())
 
     def _answer(self, command: str) -> str:
         self._record(command)

@@ -167,7 +167,7 @@ class Plugin:
             seen.append(SharingReport.parse(line))
             if seen[-1].generation == self.site.generation and holds(seen[-1]):
                 return seen[-1]
-            assert len(seen) < 60, f"it does not come to hold: {seen[-1]}"
+            assert len(seen) < 300, f"it does not come to hold: {seen[-1]}"
         raise AssertionError(f"the connection was closed after {seen[-1:]}: {self.site.log}")
 
     def daemon(self, claim: str, holds: Callable[[MpsDaemon], object]) -> MpsDaemon:

@@ -4,7 +4,6 @@ import itertools
 import os
 import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from carina_dra.sharing.message import MpsDevice, Reference, WantedDaemon
 from sharing.mps import control_daemon
 from sharing.mps.cgroups import DaemonCgroup, Hierarchies
 from sharing.mps.control import Control, ControlError
-from sharing.mps.control_daemon import ControlDaemon, DaemonError
+from sharing.mps.control_daemon import ControlDaemon, DaemonError, DaemonTurns
 from sharing.mps.folder import DaemonFolder
 from sharing.mps.installation import MpsInstallation, MpsSearch, NoMpsError
 from tests.eventually import eventually
@@ -80,7 +79,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.search = Search(folder)
-        self.turns = threading.Semaphore(1)
+        self.turns = DaemonTurns(1)
         self.daemons: list[ControlDaemon] = []
         self.driver = f"c{os.getpid()}-{next(_numbers)}.dev"
         self.cgroup = DaemonCgroup(Hierarchies.find(CGROUPS), self.driver, "uid-a")
@@ -207,8 +206,8 @@ def test_whoever_had_a_turn_gives_it_back(node: Node) -> None:
     node.search.is_missing = True
     with pytest.raises(DaemonError, match="no NVIDIA driver is loaded"):
         node.started()
-    assert node.turns.acquire(blocking=False)
-    assert not node.turns.acquire(blocking=False)
+    assert node.turns.first.acquire(blocking=False)
+    assert not node.turns.first.acquire(blocking=False)
 
 
 # --- adopted ---

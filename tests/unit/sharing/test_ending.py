@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +30,13 @@ _TRIES = 100
 class Table(ProcessTable):
     """The processes of this machine, in a pod."""
 
-    def __init__(self, pod: PodCgroup | None = POD) -> None:
+    def __init__(
+        self, pod: PodCgroup | None = POD, others: Mapping[int, PodCgroup] | None = None
+    ) -> None:
         super().__init__(Path("/proc"), ())
         self.pod = pod
+        self.others = others or {}
+        """The pods of some processes."""
         self.before: Callable[[], object] = lambda: None
         """Called before a process is read once more."""
         self.after: Callable[[], object] = lambda: None
@@ -44,7 +48,7 @@ class Table(ProcessTable):
         self.after()
         if isinstance(found, GoneProcess):
             return found
-        return replace(found, pod=self.pod)
+        return replace(found, pod=self.others.get(pid, self.pod))
 
 
 class Sleepers:
@@ -96,14 +100,14 @@ needs_pids = pytest.mark.skipif(
 )
 
 
-def seen(process: subprocess.Popen[bytes], table: Table) -> GpuProcess:
+def seen(pid: int, table: Table) -> GpuProcess:
     """The process as a sample has it."""
-    found = table.find(process.pid, ticks() + 1)
+    found = table.find(pid, ticks() + 1)
     assert isinstance(found, FoundProcess)
     assert found.pod is not None
     eventually(lambda: ticks() > found.started + 1)
     return GpuProcess(
-        pid=process.pid,
+        pid=pid,
         started=found.started,
         runs=True,
         pod_uid=found.pod.pod_uid,
@@ -116,13 +120,13 @@ def seen(process: subprocess.Popen[bytes], table: Table) -> GpuProcess:
 
 def test_a_process_that_is_as_it_was_seen_is_ended(sleepers: Sleepers) -> None:
     process, table = sleepers.start(), Table()
-    assert end_process(table, seen(process, table)) is None
+    assert end_process(table, seen(process.pid, table)) is None
     assert process.wait(30) == -signal.SIGKILL
 
 
 def test_a_process_that_has_ended_is_not(sleepers: Sleepers) -> None:
     process, table = sleepers.start(), Table()
-    known = seen(process, table)
+    known = seen(process.pid, table)
     process.kill()
     process.wait()
     assert end_process(table, known) == GONE
@@ -130,7 +134,7 @@ def test_a_process_that_has_ended_is_not(sleepers: Sleepers) -> None:
 
 def test_a_process_whose_parent_has_not_heard_of_its_end_is_not(sleepers: Sleepers) -> None:
     process, table = sleepers.start(), Table()
-    known = seen(process, table)
+    known = seen(process.pid, table)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert end_process(table, known) == GONE
@@ -139,7 +143,7 @@ def test_a_process_whose_parent_has_not_heard_of_its_end_is_not(sleepers: Sleepe
 @needs_pids
 def test_the_process_that_has_its_pid_by_now_lives(sleepers: Sleepers) -> None:
     process, table = sleepers.start(), Table()
-    known = seen(process, table)
+    known = seen(process.pid, table)
     another = sleepers.take_pid(process.pid)
     assert end_process(table, known) == ANOTHER
     assert another.poll() is None
@@ -151,7 +155,7 @@ def test_a_pid_that_is_given_away_during_the_act_ends_nobody(
     sleepers: Sleepers, moment: str
 ) -> None:
     process, table = sleepers.start(), Table()
-    known = seen(process, table)
+    known = seen(process.pid, table)
     taken: list[subprocess.Popen[bytes]] = []
     setattr(table, moment, lambda: taken.append(sleepers.take_pid(process.pid)))
     assert end_process(table, known) in (ANOTHER, GONE)  # it depends on the clock tick
@@ -163,7 +167,7 @@ def test_a_pid_that_is_given_away_during_the_act_ends_nobody(
 )
 def test_a_process_that_has_moved_lives(sleepers: Sleepers, now: PodCgroup | None) -> None:
     process, table = sleepers.start(), Table()
-    known = seen(process, table)
+    known = seen(process.pid, table)
     table.pod = now
     assert end_process(table, known) == MOVED
     assert process.poll() is None
@@ -171,7 +175,7 @@ def test_a_process_that_has_moved_lives(sleepers: Sleepers, now: PodCgroup | Non
 
 def test_a_process_of_no_pod_lives(sleepers: Sleepers) -> None:
     process, table = sleepers.start(), Table()
-    known = replace(seen(process, table), pod_uid=None, container_id=None)
+    known = replace(seen(process.pid, table), pod_uid=None, container_id=None)
     table.pod = None
     assert end_process(table, known) == MOVED
     assert process.poll() is None
@@ -179,7 +183,7 @@ def test_a_process_of_no_pod_lives(sleepers: Sleepers) -> None:
 
 def test_a_process_that_procfs_cannot_tell_of_lives(sleepers: Sleepers, tmp_path: Path) -> None:
     process, table = sleepers.start(), Table()
-    known = seen(process, table)
+    known = seen(process.pid, table)
     assert end_process(ProcessTable(tmp_path, ()), known) == GONE
     assert process.poll() is None
 
@@ -195,9 +199,43 @@ def test_a_process_whose_first_thread_has_ended_is_ended(sleepers: Sleepers) -> 
     stat = Path(f"/proc/{process.pid}/stat")
     eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
     table = Table()
-    known = seen(process, table)
+    known = seen(process.pid, table)
     assert end_process(table, known) is None
     assert process.wait(30) == -signal.SIGKILL
+
+
+_HELD = """
+import ctypes, os, signal
+libc = ctypes.CDLL(None)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+child = os.fork()
+if child == 0:
+    signal.pause()
+    os._exit(0)
+libc.ptrace(0x4206, child, None, 0x40)  # PTRACE_SEIZE, PTRACE_O_TRACEEXIT
+print(child, flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_tracer_cannot_keep_a_process_of_its_pod_from_ending(
+    sleepers: Sleepers, own: bool
+) -> None:
+    tracer = subprocess.Popen([sys.executable, "-c", _HELD], stdout=subprocess.PIPE)
+    sleepers.started.append(tracer)
+    assert tracer.stdout is not None
+    with tracer.stdout:
+        held = int(tracer.stdout.readline())
+    table = Table(others={} if own else {tracer.pid: PodCgroup("another", None)})
+    eventually(lambda: table.tracer(held) == tracer.pid)
+    assert end_process(table, seen(held, table)) is None
+    if own:
+        assert tracer.wait(30) == -signal.SIGKILL
+        eventually(lambda: not Path(f"/proc/{held}").exists())
+    else:
+        assert tracer.poll() is None
 
 
 @contextmanager
@@ -214,7 +252,7 @@ def test_a_kernel_that_cannot_is_a_reason(
     sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process, table = sleepers.start(), Table()
-    known = seen(process, table)
+    known = seen(process.pid, table)
     with refused(monkeypatch, OSError(38, "Function not implemented")):
         assert "cannot be opened" in str(end_process(table, known))
         assert "Linux has from 5.3 on" in str(ending.problem())
@@ -227,7 +265,7 @@ def test_a_signal_that_is_refused_is_a_reason(
 ) -> None:
     """Else the process would count as ended."""
     process, table = sleepers.start(), Table()
-    known = seen(process, table)
+    known = seen(process.pid, table)
 
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -238,7 +276,7 @@ def test_a_signal_that_is_refused_is_a_reason(
 
 def test_no_descriptor_stays_open(sleepers: Sleepers) -> None:
     table = Table()
-    known = [seen(sleepers.start(), table) for _ in range(2)]
+    known = [seen(sleepers.start().pid, table) for _ in range(2)]
     before = os.listdir("/proc/self/fd")
     for process in known:
         end_process(table, process)

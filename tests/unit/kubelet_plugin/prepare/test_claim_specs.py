@@ -193,7 +193,8 @@ def test_a_share_that_lacks_a_level_that_is_demanded_is_refused(
     demanded: Enforcement, missing: tuple[str, ...]
 ) -> None:
     config = ShareConfig(enforcement=demanded)
-    wanting = claim(allocated_share("gpu-0-share", share_id="s-1", config=config))
+    asked = claim(allocated_share("gpu-0-share", share_id="s-1", config=config))
+    wanting = replace(asked, pods=("pod",))
     devices = {"gpu-0-share": share(0)}
     if not missing:
         assert wanted([wanting], [wanting], devices)
@@ -203,6 +204,13 @@ def test_a_share_that_lacks_a_level_that_is_demanded_is_refused(
         failure = caught.value.failure
         assert isinstance(failure, EnforcementMissing)
         assert tuple(lack.level for lack in failure.lacking) == missing
+
+
+def test_a_repair_does_not_fail_because_carina_sharing_is_away() -> None:
+    """It does not know the pods: no container is about to start."""
+    config = ShareConfig(enforcement=Enforcement(memory=("mps", "watchdog"), cores=("mps",)))
+    prepared = claim(allocated_share("gpu-0-share", share_id="s-1", config=config))
+    assert wanted([prepared], [prepared], {"gpu-0-share": share(0)})
 
 
 def test_admin_access_to_shares_needs_no_enforcement() -> None:

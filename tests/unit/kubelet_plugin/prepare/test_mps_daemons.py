@@ -137,8 +137,8 @@ def test_it_is_waited_for_until_it_is_ready(
         ((), "carina-sharing does not run"),
         ((is_silent,), "carina-sharing does not answer"),
         ((says(),), "it has not been started"),
-        ((says(STARTING),), "it has not started within 10 s"),
-        ((says(MpsDaemon(wanted=OTHER, state="ready")),), "it has not started within 10 s"),
+        ((says(STARTING),), "it has not started within 4 s"),
+        ((says(MpsDaemon(wanted=OTHER, state="ready")),), "it has not started within 4 s"),
     ],
 )
 def test_one_that_is_not_ready_in_time_is_refused_with_the_reason(

@@ -142,10 +142,6 @@ def test_a_start_after_one_that_did_not_become_ready_is_a_restart() -> None:
     assert again.restarts == 1
 
 
-def test_what_has_begun_has_no_reason_any_more() -> None:
-    assert NEW.failed("it ended", 0).ended(1).starting().began(A, 2).reason == ""
-
-
 def test_what_cannot_be_told_has_a_reason() -> None:
     assert NEW.not_known("no driver is loaded", 5).reason == "no driver is loaded"
 

@@ -12,7 +12,7 @@ import pytest
 from carina_dra.nvidia.driver_search import DriverSearch
 from carina_dra.sharing.message import MpsDaemon, MpsDevice, Reference, WantedDaemon
 from sharing.mps import course, keeper
-from sharing.mps.control_daemon import ControlDaemon, DaemonError
+from sharing.mps.control_daemon import ControlDaemon, DaemonError, DaemonTurns
 from sharing.mps.installation import MpsSearch
 from sharing.mps.keeper import Keeper
 from tests.eventually import eventually
@@ -45,7 +45,7 @@ class Made(ControlDaemon):
             ),
             cgroup_root=folder,
             driver_name="gpu.carina.dev",
-            turns=threading.Semaphore(1),
+            turns=DaemonTurns(1),
         )
         self.steps: list[str] = []
         self.fails: dict[str, deque[Exception]] = {}
