@@ -31,7 +31,7 @@ def node_files(gpus: SimulatedNode, folder: Path, *, patience: float = 60.0) -> 
     return NodeFiles(
         host=HostPaths(gpus.root),
         filesystem=HostPaths(gpus.root),
-        kubelet_root=folder / "kubelet",
+        kubelet_root=folder / "k",
         driver="gpu.carina.dev",
         cdi_directory=CDI,
         inventory=(
@@ -204,7 +204,7 @@ def _file_instead_of_a_node(node: SimulatedNode, _: Path) -> None:
 
 
 def _kubelet_is_down(_: SimulatedNode, folder: Path) -> None:
-    (folder / "kubelet/pod-resources").mkdir(parents=True)
+    (folder / "k/pod-resources").mkdir(parents=True)
 
 
 def _other_kubelet_root(_: SimulatedNode, __: Path) -> None:
@@ -212,18 +212,18 @@ def _other_kubelet_root(_: SimulatedNode, __: Path) -> None:
 
 
 def _abandoned_socket(_: SimulatedNode, folder: Path) -> None:
-    plugin = folder / "kubelet/plugins/gpu.carina.dev"
+    plugin = folder / "k/plugins/gpu.carina.dev"
     plugin.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(plugin / "dra-0.sock"))
 
 
 def _checkpoint_is_a_folder(_: SimulatedNode, folder: Path) -> None:
-    (folder / "kubelet/plugins/gpu.carina.dev/checkpoint.jsonl").mkdir(parents=True)
+    (folder / "k/plugins/gpu.carina.dev/checkpoint.jsonl").mkdir(parents=True)
 
 
 def _checkpoint_of_the_future(_: SimulatedNode, folder: Path) -> None:
-    plugin = folder / "kubelet/plugins/gpu.carina.dev"
+    plugin = folder / "k/plugins/gpu.carina.dev"
     plugin.mkdir(parents=True)
     (plugin / "checkpoint.jsonl").write_text('{"version": 99}\n')
 
