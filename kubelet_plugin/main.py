@@ -186,6 +186,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             node_watch,
             ending.start_again,
             cleanup,
+            daemons=ties.daemons(chosen.mps_folders),
             closed=released,
         )
         sharing = sharing_client(

@@ -63,6 +63,14 @@ class MpsDaemons:
         """
         return {daemon_identity(claim) for claim in (*self._records.claims(), *self._there())}
 
+    def left(self) -> tuple[str, ...]:
+        """Returns the UIDs of the claims whose daemon is needed no more and has not ended, sorted.
+
+        Raises:
+            ResourceError: the record or the folders cannot be read.
+        """
+        return tuple(sorted(frozenset(self._there()) - self._records.claims()))
+
     def make(self, daemon: MpsControlDaemon) -> MadeMps:
         """Has the daemon started, and waits until it is ready.
 

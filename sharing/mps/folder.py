@@ -1,11 +1,12 @@
 """The folder of an MPS daemon, in the folder `mps` of the plugin's.
 
     pipe         a tmpfs with the sockets of daemon and servers; containers mount it
-    log          what daemon and servers write
+    log          a tmpfs with what daemon and servers write
     shm          a tmpfs, which is /dev/shm for the daemon and for containers
     daemon.json  what the daemon was started for
 
-What containers can write is in memory, with a limit: it must not fill the node's disk.
+What containers can write, or have written, is in memory with a limit: it must not fill the node's
+disk.
 """
 
 import re
@@ -26,6 +27,8 @@ _RECORD: Final = "daemon.json"
 _LONGEST_SOCKET: Final = "control_privileged"
 _PIPES: Final = "size=1m,nr_inodes=256,mode=0700"
 _SHM: Final = "size=64m,mode=1777"
+_LOGS: Final = "size=8m,nr_inodes=64,mode=0700"
+"""A daemon writes lines for each client that connects."""
 _LOGGED: Final = 2000
 """Bytes of the end of a log that a message may show."""
 
@@ -70,6 +73,7 @@ class DaemonFolder:
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         mounts.mount_tmpfs(self.pipes, _PIPES)
         mounts.mount_tmpfs(self.shm, _SHM)
+        mounts.mount_tmpfs(self.logs, _LOGS)
         self.pipes.chmod(0o700)
         for content in (*self.pipes.iterdir(), *self.logs.iterdir()):
             if content.is_dir() and not content.is_symlink():
@@ -110,7 +114,7 @@ class DaemonFolder:
 
     def remove(self) -> None:
         """Removes it with its mounts. Raises OSError."""
-        for folder in (self.pipes, self.shm):
+        for folder in (self.pipes, self.shm, self.logs):
             mounts.unmount(folder)
         with suppress(FileNotFoundError):
             shutil.rmtree(self.path)

@@ -80,6 +80,21 @@ def test_driver_stays_open_while_a_claim_is_prepared(host: Host) -> None:
     assert host.gpus.processes_with_nvml() == set()
 
 
+def test_an_mps_daemon_that_has_not_ended_keeps_the_driver(host: Host) -> None:
+    """It was to end when its claim was unprepared, and carina-sharing was away."""
+    _in_service(host)
+    left = host.plugin / "mps/0a1b2c3d"
+    left.mkdir(parents=True)
+
+    _ask(host, "new driver")
+
+    eventually(lambda: _condition(host) == ("False", "Draining"))
+    assert "the MPS daemon of a claim that was unprepared" in _condition_of(host)["message"]
+
+    left.rmdir()
+    eventually(lambda: _condition(host) == ("True", "Released"))
+
+
 def test_release_that_is_taken_back_while_draining_closes_nothing(host: Host) -> None:
     plugin = _in_service(host)
     _prepare(host, "held", "gpu-3")
