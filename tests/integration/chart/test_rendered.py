@@ -43,7 +43,7 @@ def test_single_file_has_the_objects_of_kustomize(helm: Path) -> None:
     ("overlay", "value"),
     [
         ("exclusive", "exclusive=true"),
-        ("nvidia_compatible", "driverName=gpu.nvidia.com"),
+        ("nvidia_compatible", "driverName=gpu.nvidia.com,sharing.enabled=true"),
         ("sharing", "sharing.enabled=true"),
     ],
 )

@@ -135,9 +135,12 @@ def test_it_has_the_plugins_folder_and_driver(render: Render) -> None:
     own = plugin(render, values, "carina-kubelet-plugin")
     mounts = {mount["name"]: mount for mount in own["containers"][0]["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in own["volumes"]}
-    assert {mount["name"] for mount in container["volumeMounts"]} == {"plugin", "dev", "driver"}
-    for mount in container["volumeMounts"]:
-        assert mount == mounts[mount["name"]]
+    own_mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert own_mounts.keys() == {"plugin", "dev", "driver", "cgroup"}
+    # So that the container runtime sees the mounts of MPS daemons.
+    assert own_mounts["plugin"].pop("mountPropagation") == "Bidirectional"
+    for name, mount in own_mounts.items():
+        assert mount == mounts[name]
     for volume in spec["volumes"]:
         assert volume == volumes[volume["name"]]
 

@@ -123,6 +123,7 @@ def test_who_computes_outside_of_mps_is_ended(node: Site, cgroups: Kubepods) -> 
         use = plugin.use("a", lambda use: use.ended and use.used_mib == 100)
         assert use.last_ended is not None
         assert (use.last_ended.pod, use.last_ended.why) == (reference("a"), "mps")
+        plugin.ready(daemon)
         (server, *_) = node.cgroup("a").pids()
         node.gpus.run_process(0, server, memory=70_000 * MIB)
         node.gpus.run_process(0, client.pid, memory=2000 * MIB, kinds=frozenset({"mps"}))
