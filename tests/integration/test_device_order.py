@@ -43,6 +43,11 @@ def allocated_share(host: Host, gpu: int) -> Body:
     )
 
 
+def has_one_generation(host: Host) -> bool:
+    """Whether a change of the pool is written as a whole."""
+    return len({body["spec"]["pool"]["generation"] for body in host.slices()}) == 1
+
+
 def test_slices_follow_the_claims_and_a_restart_writes_nothing() -> None:
     with running_host() as host:
         process = host.start(*_FLAGS)
@@ -51,7 +56,7 @@ def test_slices_follow_the_claims_and_a_restart_writes_nothing() -> None:
 
         claim = allocated_share(host, 5)
         call(host, "NodePrepareResources", claim)
-        eventually(lambda: first_share(host) == "gpu-5-share")
+        eventually(lambda: first_share(host) == "gpu-5-share" and has_one_generation(host))
 
         process.terminate()
         process.wait()

@@ -16,6 +16,7 @@ from sharing.mps.cgroups import DaemonCgroup, Hierarchies
 from tests.eventually import eventually
 from tests.integration.sharing.cgroups import Version, mount
 from tests.integration.sharing.site import Plugin, Site, reference, site
+from tests.length import scaled
 
 SET_MEMORY = "set_default_device_pinned_mem_limit 0 3000M"
 GET_MEMORY = "get_default_device_pinned_mem_limit 0"
@@ -512,12 +513,12 @@ def test_the_processes_of_a_daemon_are_no_strangers(node: Site, wanted: WantedDa
         assert [use.used_mib for use in report.uses] == [0]
 
 
-def test_eighty_daemons(node: Site) -> None:
+def test_daemons_for_ten_shares_of_each_gpu(node: Site) -> None:
     node.start()
-    daemons = [node.daemon(f"c{number}", number % 8) for number in range(80)]
+    daemons = [node.daemon(f"c{number}", number % 8) for number in range(scaled(80))]
     with node.connected() as plugin:
         plugin.want(daemons=daemons)
-        _all(plugin, lambda daemon: daemon.state == "ready", 80)
+        _all(plugin, lambda daemon: daemon.state == "ready", len(daemons))
         plugin.want()
         plugin.report(lambda report: not report.daemons)
 
