@@ -86,7 +86,6 @@ def run(chosen: SharingSettings, stop: threading.Event) -> bool:
         GpuProcesses(table),
         start_again=begin_again,
         end=_end(chosen, table),
-        daemons=supervisor.report,
     )
     file = WantedFile(chosen.plugin_directory)
     try:

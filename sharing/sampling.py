@@ -8,13 +8,12 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.nvidia.nvml_library import NvmlBusyError, NvmlCallError, NvmlLibrary
 from carina_dra.sharing.message import (
-    MpsDaemon,
     Offers,
     SharingReport,
     Unwatched,
@@ -71,22 +70,19 @@ class Sampling:
         start_again: Callable[[], None],
         end: Callable[[GpuProcess], str | None] | None = None,
         offers: Offers | None = None,
-        daemons: Callable[[], Collection[MpsDaemon]] = tuple,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`start_again` has the process start again.
 
         `end` ends a process, or returns why it did not; without it, none is ended. `offers` says
-        what this process does; `daemons`, how it is with the MPS daemons. `now` is in seconds since
-        1970, `clock` in seconds from any start.
+        what this process does. `now` is in seconds since 1970, `clock` in seconds from any start.
         """
         self._library = library
         self._processes = processes
         self._start_again = start_again
         self._end = end
         self._offers = offers or Offers(ends_violators=end is not None)
-        self._daemons = daemons
         self._now = now
         self._clock = clock
         self._state = threading.Condition()
@@ -123,7 +119,6 @@ class Sampling:
             time=self._now(),
             unwatched=tuple(Unwatched(gpu=gpu, reason=reason) for gpu in gpus),
             offers=last.offers,
-            daemons=last.daemons,
         )
 
     @property
@@ -161,7 +156,6 @@ class Sampling:
     def _sample(self, wanted: WantedShares) -> SharingReport:
         gpus = {share.gpu for share in wanted.shares}
         samples: dict[str, GpuSample] = {}
-        daemons = tuple(self._daemons())
         if gpus:
             samples = self._read(gpus)
         elif self._is_open:
@@ -169,7 +163,7 @@ class Sampling:
         seen = observe(wanted, samples, self._past, self._now())
         if self._end is not None and seen.violators:
             seen = self._end_violators(self._end, seen)
-        report = seen.report.model_copy(update={"offers": self._offers, "daemons": daemons})
+        report = seen.report.model_copy(update={"offers": self._offers})
         self._changes.note(self._report, report, samples, self._clock())
         self._past = seen.past
         with self._state:
@@ -238,7 +232,7 @@ def _without_amounts(report: SharingReport) -> object:
             )
             for use in report.uses
         ],
-        (report.offers, report.daemons),
+        report.offers,
         [stranger.gpu for stranger in report.strangers],
         report.unwatched,
     )

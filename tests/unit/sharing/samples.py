@@ -1,9 +1,6 @@
 """Shares and processes to write tests with."""
 
-from typing import Literal
-
 from carina_dra.sharing.message import (
-    MpsDaemon,
     MpsDevice,
     Reference,
     WantedDaemon,
@@ -55,14 +52,6 @@ def process(
         sm_percent=sm_percent,
         outside_mps=outside_mps,
     )
-
-
-def daemon(
-    claim: str,
-    gpu: str = "GPU-0",
-    state: Literal["starting", "ready", "failed"] = "ready",
-) -> MpsDaemon:
-    return MpsDaemon(wanted=wanted_daemon(claim, gpu), state=state)
 
 
 def wanted_daemon(claim: str, gpu: str = "GPU-0") -> WantedDaemon:

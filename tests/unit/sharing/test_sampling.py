@@ -10,12 +10,11 @@ import pytest
 
 from carina_dra.nvidia.nvml_failure import NvmlFailure
 from carina_dra.nvidia.nvml_library import NvmlBusyError, NvmlCallError
-from carina_dra.sharing.message import MpsDaemon
 from sharing.observation import GpuSample, Seen, Unseen
 from sharing.sampling import Sampling, SamplingCounts
 from sharing.use import GpuProcess
 from tests.eventually import eventually
-from tests.unit.sharing.samples import daemon, process, share, wanted
+from tests.unit.sharing.samples import process, share, wanted
 
 
 class Library:
@@ -66,7 +65,6 @@ class Watch:
         self.told = 0
         self.started_again = threading.Event()
         self.at = 0.0
-        self.daemons: tuple[MpsDaemon, ...] = ()
         self.ended: list[int] = []
         library: Any = self.library
         processes: Any = self.processes
@@ -75,7 +73,6 @@ class Watch:
             processes,
             start_again=self.started_again.set,
             end=self._end if kill else None,
-            daemons=lambda: self.daemons,
             now=time.time,
             clock=lambda: self.at,
         )
@@ -209,7 +206,7 @@ def test_nobody_is_ended_by_a_watchdog_that_warns(watch: Watch) -> None:
     assert not report.offers.ends_violators
 
 
-def test_who_cannot_be_ended_is_tried_again_after_two_more_samples() -> None:
+def test_who_cannot_be_ended_is_tried_again_and_not_counted() -> None:
     watch = Watch(kill=True)
     watch.ended = [7]
     exceeds(watch, 7)
@@ -220,9 +217,8 @@ def test_who_cannot_be_ended_is_tried_again_after_two_more_samples() -> None:
 
 def test_it_says_what_it_does_also_while_a_call_hangs() -> None:
     watch = Watch(kill=True)
-    watch.daemons = (daemon("train"),)
     watch.sampling.want(wanted(share("train", "train")))
-    eventually(lambda: watch.sampling.report().daemons)
+    eventually(lambda: watch.sampling.report().uses)
     returned = threading.Event()
 
     def hang(_: str) -> GpuSample:
@@ -236,7 +232,6 @@ def test_it_says_what_it_does_also_while_a_call_hangs() -> None:
     report = watch.sampling.report()
     assert report.unwatched
     assert report.offers.ends_violators
-    assert report.daemons == (daemon("train"),)
     assert watch.sampling.counts.hangs
     returned.set()
 
