@@ -138,11 +138,21 @@ class SimulatedNode:
 
     def lose_gpu(self, minor: int) -> None:
         """Makes the GPU fall off the bus: XID 79, and calls about it return GPU_IS_LOST."""
-        self._change_gpu(minor, lambda gpu: replace(gpu, presence="lost"))
-        self.xid(minor, _FALLEN_OFF_THE_BUS)
+        self._check(minor)
+
+        def fall(node: NodeState) -> NodeState:
+            lost = node.with_gpu(minor, replace(node.gpus[minor], presence="lost"))
+            xid = pynvml.nvmlEventTypeXidCriticalError
+            return lost.with_event(minor, xid, _FALLEN_OFF_THE_BUS)
+
+        self._file.update(fall, self._write_tree)
 
     def reset_gpu(self, minor: int) -> None:
-        """Resets a GPU: a lost one works again, a pending MIG mode becomes current."""
+        """Resets a GPU: a pending MIG mode becomes current.
+
+        A lost one works again, and the driver is bound to it anew: it had to come back to the bus.
+        """
+        was_lost = self.state.gpus[minor].presence == "lost"
 
         def reset(gpu: GpuState) -> GpuState:
             presence = "attached" if gpu.presence == "lost" else gpu.presence
@@ -150,6 +160,8 @@ class SimulatedNode:
             gpu = replace(gpu, presence=presence, processes=(), instances=(), health=health)
             return replace(gpu, mig_enabled=gpu.mig_pending)
 
+        if was_lost:
+            self.rebind(minor)
         self._change_gpu(minor, reset)
 
     def unplug(self, minor: int) -> None:

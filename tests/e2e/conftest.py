@@ -93,8 +93,8 @@ def kept_plugin(
 def workloads(
     cluster: Cluster, plugin: Plugin, request: pytest.FixtureRequest
 ) -> Iterator[Workloads]:
-    """A namespace of the test, whose pods are deleted after it, before the plugin ends."""
+    """A namespace of the test, whose Jobs and pods are deleted after it, before the plugin ends."""
     words = re.findall(r"[a-z0-9]+", request.node.name.lower())
     own = Workloads(cluster, cluster.create_namespace("-".join(words)[:63].rstrip("-")))
     yield own
-    own.kubectl("delete", "pods", "--all", "--now")
+    own.delete_all()

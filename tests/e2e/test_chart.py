@@ -62,7 +62,7 @@ def workloads(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Work
     name = request.node.name.replace("_", "-")
     own = Workloads(cluster, cluster.create_namespace(name[:63].rstrip("-")))
     yield own
-    own.kubectl("delete", "pods", "--all", "--now")
+    own.delete_all()
 
 
 def queue_of(workloads: Workloads, name: str) -> Workloads:

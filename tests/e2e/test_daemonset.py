@@ -67,7 +67,7 @@ def workloads(
     name = request.node.name.replace("_", "-")
     own = Workloads(cluster, cluster.create_namespace(name[:63].rstrip("-")))
     yield own
-    own.kubectl("delete", "pods", "--all", "--now")
+    own.delete_all()
 
 
 def test_every_gpu_of_the_node_is_published(daemonset: DaemonSet) -> None:

@@ -38,7 +38,7 @@ def queue(cluster: Cluster, workloads: Workloads) -> Iterator[None]:
     )
     with Client(from_kubeconfig(cluster.kubeconfig)) as client, Site(cluster, client).controller():
         yield
-        workloads.kubectl("delete", "jobs,pods", "--all", "--now")
+        workloads.delete_all()
         cluster.kubectl("delete", "queue", _QUEUE)
 
 

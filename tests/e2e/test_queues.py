@@ -62,7 +62,7 @@ def new_queue(cluster: Cluster, workloads: Workloads) -> Iterator[NewQueue]:
         return replace(workloads, labels={QUEUE_LABEL: name})
 
     yield new_queue
-    workloads.kubectl("delete", "jobs,pods", "--all", "--now")
+    workloads.delete_all()
     for name in made:  # whether a controller still runs or not
         free = '--patch={"metadata": {"finalizers": null}}'
         cluster.kubectl("patch", "queue", name, "--type=merge", free)

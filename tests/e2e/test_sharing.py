@@ -42,7 +42,7 @@ def pods(cluster: Cluster) -> Iterator[Workloads]:
     """A namespace, whose pods are deleted after the test."""
     own = Workloads(cluster, cluster.create_namespace("sharing"))
     yield own
-    own.kubectl("delete", "pods", "--all", "--now")
+    own.delete_all()
 
 
 def test_in_all_classes_and_pid_namespaces_pods_are_charged_and_lose_their_own_processes(

@@ -221,6 +221,10 @@ class Workloads:
         """Takes a pod out of the API at once, whatever the kubelet does."""
         self.kubectl("delete", "pod", pod, "--force", "--grace-period=0", "--wait=true")
 
+    def delete_all(self) -> None:
+        """Deletes all pods and waits until they are gone. The Jobs go first, which replace pods."""
+        self.kubectl("delete", "jobs,pods", "--all", "--now")
+
     def wait_gone(self, pod: str, timeout: float = START_S) -> None:
         """Waits until the pod is no more."""
         self.kubectl("wait", f"pod/{pod}", "--for=delete", f"--timeout={timeout:.0f}s")
