@@ -4,7 +4,8 @@ What is needed is recorded, and carina-sharing told the record. It starts the da
 limits and reads them back. Until it says that the daemon is ready, the claim's CDI spec is not
 written, so no container of the pod can start and compute without it. Once the daemon was ready,
 carina-sharing starts it again with its limits if it dies, and a repair only looks. A call of the
-kubelet waits again, since a container of another pod of the claim may be about to start.
+kubelet waits again, since a container of another pod of the claim may be about to start; but not
+for long after a wait in vain, since the other claims of the GPU wait, too.
 """
 
 import os
@@ -42,6 +43,8 @@ _PATIENCE: Final = 4.0
 the call is tried again."""
 _AWAY: Final = 2.0
 """Seconds for which carina-sharing is waited for, such as while it starts again."""
+_AGAIN: Final = 0.5
+"""Seconds for either, if the last call for the claim waited in vain."""
 _ENDING: Final = 1.0
 """Seconds for which the end of a daemon is waited for."""
 
@@ -54,6 +57,8 @@ class MpsDaemons:
         self._records = records
         self._folders = folders
         self._supervision = supervision
+        self._in_vain: set[str] = set()
+        """The UIDs of the claims whose daemon was last waited for in vain."""
 
     def observe(self) -> Collection[Identity]:
         """Returns the identities of the daemons that are recorded or have a folder.
@@ -83,6 +88,7 @@ class MpsDaemons:
         if record is None or record.wanted != wanted:
             record = DaemonRecord(wanted)
             self._records.store(record)
+            self._in_vain.discard(wanted.claim.uid)
             self._supervision.changed()
         if record.ready and not daemon.starts:
             self._refuse_failed(wanted, self._supervision.answer)
@@ -101,6 +107,7 @@ class MpsDaemons:
             ResourceError: the record cannot be changed, or the folders cannot be read.
         """
         claim = identity.name
+        self._in_vain.discard(claim)
         if self._records.remove(claim):
             self._supervision.changed()
             self._supervision.wait(lambda answer: _has_ended(claim, answer), _ENDING)
@@ -116,6 +123,7 @@ class MpsDaemons:
             LeftBehindError: it was told to end before, and has not.
             ResourceError: the record cannot be changed, or the folders cannot be read.
         """
+        self._in_vain.discard(identity.name)
         if self._records.remove(identity.name):
             self._supervision.changed()
         else:
@@ -131,9 +139,12 @@ class MpsDaemons:
 
     def _wait_until_ready(self, wanted: WantedDaemon) -> None:
         claim = wanted.claim.uid
-        answer = self._supervision.wait(lambda now: not isinstance(now, SharingAway), _AWAY)
+        again = claim in self._in_vain
+        self._in_vain.add(claim)
+        away, patience = (_AGAIN, _AGAIN) if again else (_AWAY, _PATIENCE)
+        answer = self._supervision.wait(lambda now: not isinstance(now, SharingAway), away)
         if not isinstance(answer, SharingAway):
-            answer = self._supervision.wait(lambda now: _is_decided(wanted, now), _PATIENCE)
+            answer = self._supervision.wait(lambda now: _is_decided(wanted, now), patience)
         match answer:
             case SharingAway():
                 raise ResourceError(SharingMissing())
@@ -147,6 +158,7 @@ class MpsDaemons:
                     reason = "it has not been started" if found is None else found.reason
                     reason = reason or f"it has not started within {_PATIENCE:g} s"
                     raise ResourceError(MpsDaemonNotReady(claim, reason))
+                self._in_vain.discard(claim)
                 return
         assert_never(answer)
 

@@ -1,5 +1,6 @@
 """What is waited for until a claim's MPS daemon is ready, and until it has ended."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from carina_dra.sharing.message import (
 from kubelet_plugin.prepare.daemon_records import DaemonRecords
 from kubelet_plugin.prepare.mps_daemons import MpsDaemons
 from kubelet_plugin.prepare.resource import (
+    Identity,
     LeftBehindError,
     MpsControlDaemon,
     ResourceError,
@@ -168,6 +170,51 @@ def test_it_is_not_waited_long_for_carina_sharing_itself(port: Port) -> None:
     supervision = Waiting()
     port.refused(supervision)
     assert supervision.asked == [2.0]
+
+
+def test_after_a_wait_in_vain_the_other_claims_of_the_gpu_do_not_wait_as_long_again(
+    port: Port,
+) -> None:
+    supervision = Waiting(says(STARTING))
+    calls = MpsDaemons(port.records, port.folders, supervision)
+
+    def waits() -> list[float]:
+        supervision.asked = []
+        with contextlib.suppress(ResourceError):
+            calls.make(MpsControlDaemon(WANTED, starts=True))
+        return supervision.asked
+
+    assert waits() == [2.0, 4.0]
+    assert waits() == [0.5, 0.5]
+    supervision.say(READY)
+    assert waits() == [0.5, 0.5]
+    supervision.say(STARTING)  # it died, and is started again
+    assert waits() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("remove", [MpsDaemons.remove, MpsDaemons.remove_leftover])
+def test_a_daemon_that_was_removed_is_waited_for_as_a_new_one(
+    port: Port, remove: Callable[[MpsDaemons, Identity], None]
+) -> None:
+    supervision = Waiting(says(STARTING))
+    calls = MpsDaemons(port.records, port.folders, supervision)
+    with pytest.raises(ResourceError):
+        calls.make(MpsControlDaemon(WANTED))
+    remove(calls, daemon_identity("uid-a"))
+    supervision.asked = []
+    with pytest.raises(ResourceError):
+        calls.make(MpsControlDaemon(WANTED))
+    assert supervision.asked[0] == 2.0
+
+
+def test_other_limits_are_waited_for_as_those_of_a_new_daemon(port: Port) -> None:
+    supervision = Waiting(says(STARTING))
+    calls = MpsDaemons(port.records, port.folders, supervision)
+    for daemon in (WANTED, OTHER):
+        supervision.asked = []
+        with pytest.raises(ResourceError):
+            calls.make(MpsControlDaemon(daemon))
+        assert supervision.asked[0] == 2.0
 
 
 def test_who_goes_away_while_it_is_waited_for_is_not_waited_for_longer(port: Port) -> None:
