@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from carina_dra.config.device import DeviceConfigError, ShareConfig, parse_device_config
+from carina_dra.config.device import DeviceConfigError, ShareConfig
 from carina_dra.config.enforcement import (
     CORE_ATTRIBUTES,
     MEMORY_ATTRIBUTES,
     LackingLevel,
     Levels,
 )
+from carina_dra.config.reading import parse_device_config
 from carina_dra.resource import (
     BoolAttribute,
     DeviceClass,

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from carina_dra.config.device import (
-    ConfigSource,
-    ConfiguredDevice,
     DeviceConfig,
     DeviceConfigError,
-    configs_in_force,
     time_slice,
+)
+from carina_dra.config.in_force import (
+    ConfigSource,
+    ConfiguredDevice,
+    configs_in_force,
 )
 from carina_dra.resource import (
     Allocation,

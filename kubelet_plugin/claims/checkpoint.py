@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from carina_dra.config.device import DeviceConfig, GpuConfig, is_of_known_kind, read_recorded
+from carina_dra.config.device import DeviceConfig, GpuConfig
+from carina_dra.config.reading import is_of_known_kind, read_recorded
 from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim, accepted_config
 from kubelet_plugin.devices.conflict import DeviceHold, first_conflict

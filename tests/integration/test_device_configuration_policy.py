@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carina_dra.config import nvidia
-from carina_dra.config.device import API_VERSION, DeviceConfigError, parse_device_config
+from carina_dra.config.device import API_VERSION, DeviceConfigError
+from carina_dra.config.reading import parse_device_config
 from carina_dra.kube.api_resource import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from carina_dra.kube.client import Client
 from carina_dra.kube.errors import ApiError

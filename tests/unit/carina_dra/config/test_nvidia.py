@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from carina_dra.config import device, nvidia
 from carina_dra.config.device import (
-    ConfigSource,
-    ConfiguredDevice,
     DeviceConfig,
     DeviceConfigError,
     GpuConfig,
@@ -19,13 +17,19 @@ from carina_dra.config.device import (
     PartitionSharing,
     ShareConfig,
     TimeSlicingConfig,
+    time_slice,
+)
+from carina_dra.config.in_force import (
+    ConfigSource,
+    ConfiguredDevice,
     configs_in_force,
+)
+from carina_dra.config.mps import MpsLimits
+from carina_dra.config.reading import (
     is_of_known_kind,
     parse_device_config,
     read_recorded,
-    time_slice,
 )
-from carina_dra.config.mps import MpsLimits
 from carina_dra.config.time_slice import TimeSliceInterval
 from carina_dra.kube.event import cut_note
 
