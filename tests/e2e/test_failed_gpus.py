@@ -21,8 +21,8 @@ _QUEUE = "failed-gpus"
 _EVICTED_S = 60.0
 _IGNORES_DISRUPTIONS = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
 """Of a Job: it neither counts an evicted pod as failed, nor waits before it replaces it."""
-
 _FAILS_WHEN_EVICTED = "trap 'exit 1' TERM; sleep 3600 & wait"
+"""Else, the pod may have succeeded, and with it the Job, before the Job has replaced it."""
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_pod_whose_claim_has_a_gpu_that_needs_a_reset_is_replaced_on_another(
     workloads: Workloads, gpus: SimulatedNode
 ) -> None:
     workloads.claim("gpu", template=True)
-    workloads.job_of_template("train", "gpu")
+    workloads.job_of_template("train", "gpu", container("main", "gpu", command=_FAILS_WHEN_EVICTED))
 
     _moves_to_another_gpu(workloads, gpus)
 
@@ -96,7 +96,7 @@ def test_pod_whose_claim_has_a_gpu_that_needs_a_reset_is_replaced_on_another(
 def test_pod_of_a_queue_that_asked_by_limits_is_replaced_on_another(
     workloads: Workloads, gpus: SimulatedNode
 ) -> None:
-    main = container("main")
+    main = container("main", command=_FAILS_WHEN_EVICTED)
     main["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
     template: Object = {
         "metadata": {"labels": {QUEUE_LABEL: _QUEUE}},
