@@ -83,7 +83,7 @@ class Supervised(TwoGpus):
             return SharingReport(generation=generation, time=1.0, offers=Offers(no_mps="no driver"))
         folder = self.folder / "mps"
         for daemon in wanted:
-            (folder / daemon.claim.uid / "pipe").mkdir(parents=True, exist_ok=True)
+            (folder / daemon.claim.uid / "ipc").mkdir(parents=True, exist_ok=True)
         for gone in self.daemons() - {daemon.claim.uid for daemon in wanted}:
             if self.sharing != "ends slowly":
                 shutil.rmtree(folder / gone)

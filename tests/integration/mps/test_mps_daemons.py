@@ -70,7 +70,7 @@ def test_its_containers_get_the_folders_of_the_daemon(node: Supervised) -> None:
         for mount in node.edits("train")["mounts"]
     }
     assert mounts == {
-        "/run/carina-mps/pipe": (str(folder / "pipe"), True),
+        "/run/carina-mps/pipe": (str(folder / "ipc"), True),
         "/dev/shm": (str(folder / "shm"), True),
     }
     variables = node.variables("train")

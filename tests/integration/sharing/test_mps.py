@@ -50,7 +50,7 @@ def connect(node: Site, claim: str = "a", user: int = 0) -> str:
 
     Raises OSError as the program meets it, which then computes outside of MPS.
     """
-    path = node.mps_folder(claim) / "pipe/control"
+    path = node.mps_folder(claim) / "ipc/control"
     node.folder.chmod(0o711)
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(30)

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from carina_dra.sharing.files import MPS
 from carina_dra.sharing.message import MpsDevice, Reference, WantedDaemon
 from sharing.mps import folder, mounts
 from sharing.mps.folder import DaemonFolder
@@ -219,3 +221,18 @@ def test_a_path_that_is_too_long_for_a_socket_is_a_problem(top: Path) -> None:
     problem = DaemonFolder(top / ("a" * 80), "uid-a").problem()
     assert problem is not None
     assert "shorten one of them" in problem
+
+
+@pytest.mark.parametrize(
+    ("kubelet_root", "fits"),
+    [
+        ("/var/lib/kubelet", True),
+        ("/var/lib/k0s/kubelet", True),
+        ("/var/snap/microk8s/common/var/lib/kubelet", False),
+    ],
+)
+def test_the_sockets_of_a_daemon_fit_below_the_folder_of_a_kubelet(
+    kubelet_root: str, fits: bool
+) -> None:
+    top = Path(kubelet_root, "plugins", "gpu.carina.dev", MPS)
+    assert (DaemonFolder(top, str(uuid.UUID(int=0))).problem() is None) is fits
