@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from sharing.use import GpuProcess
 _MOST_PROCESSES: Final = 4096
 """Of a GPU that are looked up, those with the most memory first: ten times what fits on a GPU with
 the memory that each needs to compute. More of them must not cost more time."""
+_MOST_THREADS: Final = 256
+"""Of a process that are looked at. A process makes thousands at no cost."""
 _SM_WINDOW: Final = 1.0
 """Seconds."""
 _NONE_COMPUTED: Final = "NVML_ERROR_NOT_FOUND"
@@ -64,11 +66,25 @@ class ProcessTable:
         self._folders = folders
         self._mps_group = mps_group
 
-    def tracer(self, pid: int) -> int:
-        """Returns the PID of the process that traces one; 0 if none does, or it is gone."""
+    def tracers(self, pid: int) -> frozenset[int]:
+        """Returns the PIDs of the processes that trace a thread of one; none if it is gone.
+
+        Of many threads, only some are looked at. Of a process that ends, those that nobody traces
+        are gone soon.
+        """
+        found = set()
+        with suppress(OSError), os.scandir(f"{self._proc}/{pid}/task") as threads:
+            for thread in islice(threads, _MOST_THREADS):
+                tracer = self._status(f"{pid}/task/{thread.name}", b"TracerPid:")
+                if tracer:  # a thread, too
+                    found.add(self._status(str(tracer), b"Tgid:"))
+        return frozenset(found - {0})
+
+    def _status(self, thread: str, field: bytes) -> int:
+        """Returns a number of a thread's file `status`; 0 if the thread is gone."""
         with suppress(OSError):
-            for line in Path(f"{self._proc}/{pid}/status").read_bytes().split(b"\n"):
-                if line.startswith(b"TracerPid:"):
+            for line in Path(f"{self._proc}/{thread}/status").read_bytes().split(b"\n"):
+                if line.startswith(field):
                     return int(line.split()[1])
         return 0
 
