@@ -6,8 +6,8 @@ says once more whether the PID is of the process that was seen, in the same pod.
 the descriptor (pidfd_send_signal(2)), and fails once the process is gone. A PID is not given away
 before; so if the signal can be sent, what procfs said was of this process.
 
-A process that is traced can be kept from ending by its tracer (ptrace(2), PTRACE_O_TRACEEXIT). So
-its tracer is ended with it, if it is of the same pod.
+A process of which a thread is traced can be kept from ending by the tracer (ptrace(2),
+PTRACE_O_TRACEEXIT). So all tracers are ended with it that are of the same pod, and their tracers.
 """
 
 import os
@@ -22,8 +22,8 @@ from sharing.use import GpuProcess
 GONE: Final = "it has ended by itself"
 ANOTHER: Final = "its PID is another process's by now"
 MOVED: Final = "it is in another cgroup by now"
-_MOST_TRACERS: Final = 8
-"""A tracer can be traced, too."""
+_MOST_TRACERS: Final = 1024
+"""Of a process, and of those who trace its tracers."""
 
 
 def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
@@ -58,22 +58,29 @@ def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
 
 
 def _end_tracers(table: ProcessTable, process: GpuProcess) -> None:
-    pid = process.pid
-    for _ in range(_MOST_TRACERS):
-        pid = table.tracer(pid)
-        if not pid:
-            return
-        with suppress(OSError):  # it has ended by itself
-            descriptor = os.pidfd_open(pid)
-            try:
-                found = table.find(pid, ticks() + 1)
-                match found:
-                    case FoundProcess(pod=PodCgroup(pod_uid=uid)) if uid == process.pod_uid:
-                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                    case _:
-                        pass
-            finally:
-                os.close(descriptor)
+    pending, known = [process.pid], {process.pid}
+    while pending and len(known) < _MOST_TRACERS:
+        looked_at = ticks()
+        for tracer in table.tracers(pending.pop()) - known:
+            known.add(tracer)
+            if _end_tracer(table, tracer, looked_at, process.pod_uid):
+                pending.append(tracer)
+
+
+def _end_tracer(table: ProcessTable, pid: int, looked_at: int, pod_uid: str | None) -> bool:
+    """Ends a process that traced another at a time, and returns whether it is of this pod."""
+    with suppress(OSError):  # it has ended by itself
+        descriptor = os.pidfd_open(pid)
+        try:
+            match table.find(pid, looked_at):
+                case FoundProcess(pod=PodCgroup(pod_uid=uid)) if uid == pod_uid:
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                    return True
+                case _:
+                    pass
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def problem() -> str | None:

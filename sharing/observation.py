@@ -18,6 +18,7 @@ from sharing.use import GivenUse, GpuProcess, given_uses, memory_mib, unmeasured
 from sharing.violators import (
     Violations,
     Violator,
+    held,
     joined,
     pods_under_mps,
     violators,
@@ -65,6 +66,8 @@ class UseObservation:
     past: Past
     violators: tuple[Violator, ...]
     """The processes to be ended."""
+    held: tuple[GpuProcess, ...] = ()
+    """Those that were ended before, and something keeps from it."""
 
 
 def observe(
@@ -81,6 +84,7 @@ def observe(
     unwatched: list[Unwatched] = []
     strangers: list[Strangers] = []
     to_end: list[Violator] = []
+    kept: list[GpuProcess] = []
     present: dict[tuple[str, tuple[str, ...]], UsePast] = {}
     by_gpu: dict[str, list[GivenUse]] = {}
     under_mps = pods_under_mps(wanted)
@@ -103,6 +107,7 @@ def observe(
                     present[use.identity] = after
                     uses.append(seen)
                     to_end += found
+                    kept += held(processes, after.violations)
                 strangers += _strangers(gpu, given, processes)
     report = SharingReport(
         generation=wanted.generation,
@@ -111,7 +116,7 @@ def observe(
         strangers=tuple(strangers),
         unwatched=tuple(unwatched),
     )
-    return UseObservation(report, present, tuple(to_end))
+    return UseObservation(report, present, tuple(to_end), tuple(kept))
 
 
 def with_ended(seen: UseObservation, ended: Iterable[Violator]) -> UseObservation:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pynvml
 
@@ -23,6 +23,8 @@ from sharing.use import GpuProcess
 _MOST_PROCESSES: Final = 4096
 """Of a GPU that are looked up, those with the most memory first: ten times what fits on a GPU with
 the memory that each needs to compute. More of them must not cost more time."""
+_MOST_THREADS: Final = 256
+"""Of a process that are looked at. A process makes thousands at no cost."""
 _SM_WINDOW: Final = 1.0
 """Seconds."""
 _NONE_COMPUTED: Final = "NVML_ERROR_NOT_FOUND"
@@ -64,11 +66,25 @@ class ProcessTable:
         self._folders = folders
         self._mps_group = mps_group
 
-    def tracer(self, pid: int) -> int:
-        """Returns the PID of the process that traces one; 0 if none does, or it is gone."""
+    def tracers(self, pid: int) -> frozenset[int]:
+        """Returns the PIDs of the processes that trace a thread of one; none if it is gone.
+
+        Of many threads, only some are looked at. Of a process that ends, those that nobody traces
+        are gone soon.
+        """
+        found = set()
+        with suppress(OSError), os.scandir(f"{self._proc}/{pid}/task") as threads:
+            for thread in islice(threads, _MOST_THREADS):
+                tracer = self._status(f"{pid}/task/{thread.name}", b"TracerPid:")
+                if tracer:  # a thread, too
+                    found.add(self._status(str(tracer), b"Tgid:"))
+        return frozenset(found - {0})
+
+    def _status(self, thread: str, field: bytes) -> int:
+        """Returns a number of a thread's file `status`; 0 if the thread is gone."""
         with suppress(OSError):
-            for line in Path(f"{self._proc}/{pid}/status").read_bytes().split(b"\n"):
-                if line.startswith(b"TracerPid:"):
+            for line in Path(f"{self._proc}/{thread}/status").read_bytes().split(b"\n"):
+                if line.startswith(field):
                     return int(line.split()[1])
         return 0
 
@@ -84,22 +100,23 @@ class ProcessTable:
         except OSError:
             return GoneProcess()
         try:
-            stat = _read(folder, "stat")
-            started = _start(stat)
-            if started >= listed_at:
+            stat = _Stat.parse(_read(folder, "stat"))
+            if stat.started >= listed_at:
                 return GoneProcess()
-            thread = _live_thread(folder) if _has_ended(stat) else "."
-            cgroups = _read(folder, f"{'.' if thread is None else thread}/cgroup")
-            return FoundProcess(
-                started,
-                runs=thread is not None,
-                pod=pod_of(cgroups, self._folders),
-                is_mps_server=is_below(cgroups, self._mps_group),
-            )
+            return self._found(folder, stat)
         except OSError:
             return GoneProcess()
         finally:
             os.close(folder)
+
+    def _found(self, folder: int, stat: "_Stat") -> FoundProcess:
+        runs = not stat.has_ended or stat.threads > 1
+        for cgroups in _cgroups(folder, of_others=stat.has_ended and runs):
+            pod = pod_of(cgroups, self._folders)
+            is_mps_server = is_below(cgroups, self._mps_group)
+            if pod is not None or is_mps_server:
+                return FoundProcess(stat.started, runs, pod, is_mps_server)
+        return FoundProcess(stat.started, runs, None)
 
 
 def ticks() -> int:
@@ -121,31 +138,44 @@ def _read(folder: int, name: str) -> str:
     return b"".join(parts).decode(errors="surrogateescape")
 
 
-def _live_thread(folder: int) -> str | None:
-    """Returns the folder of a thread that runs, of a process whose first thread has ended, if any.
+def _cgroups(folder: int, *, of_others: bool) -> Iterator[str]:
+    """Yields the cgroups of a process: those of its first thread, and of others.
 
-    The others keep its memory. With cgroup v1, a thread that has ended is of no cgroup (Linux,
-    proc_cgroup_show).
+    With cgroup v1, a thread that has ended is of none (Linux, proc_cgroup_show). Of many others,
+    some are looked at, the youngest first. Raises OSError.
     """
-    tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
-    try:
-        for thread in os.listdir(tasks):
+    yield _read(folder, "cgroup")
+    if of_others:
+        tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
+        try:
+            threads = os.listdir(tasks)[-_MOST_THREADS:]
+        finally:
+            os.close(tasks)
+        for thread in reversed(threads):
+            cgroups = ""
             with suppress(OSError):  # it has ended meanwhile
-                if not _has_ended(_read(folder, f"task/{thread}/stat")):
-                    return f"task/{thread}"
-    finally:
-        os.close(tasks)
-    return None
+                cgroups = _read(folder, f"task/{thread}/cgroup")
+            yield cgroups
 
 
-def _has_ended(stat: str) -> bool:
-    """Field 3, state, of a stat file of procfs."""
-    return stat.rpartition(")")[2].split()[0] in ("Z", "X")
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    """What the file /proc/<pid>/stat says (proc_pid_stat(5))."""
 
+    has_ended: bool
+    """Whether the first thread has."""
+    threads: int
+    """All that have not ended. A process can replace them faster than they can be looked at."""
+    started: int
 
-def _start(stat: str) -> int:
-    """Field 22, starttime, of /proc/<pid>/stat (proc_pid_stat(5)). A name may have parentheses."""
-    return int(stat.rpartition(")")[2].split()[19])
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads fields 3 (state), 20 (num_threads) and 22 (starttime).
+
+        A name, which is field 2, may have parentheses.
+        """
+        fields = text.rpartition(")")[2].split()
+        return cls(fields[0] in ("Z", "X"), int(fields[17]), int(fields[19]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,8 +161,11 @@ class Sampling:
         elif self._is_open:
             self._close()
         seen = observe(wanted, samples, self._past, self._now())
-        if self._end is not None and seen.violators:
-            seen = self._end_violators(self._end, seen)
+        if self._end is not None:
+            for process in seen.held:
+                self._end(process)
+            if seen.violators:
+                seen = self._end_violators(self._end, seen)
         report = seen.report.model_copy(update={"offers": self._offers})
         self._changes.note(self._report, report, samples, self._clock())
         self._past = seen.past

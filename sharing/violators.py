@@ -138,6 +138,15 @@ def violators(
     return tuple(chosen.values()), after
 
 
+def held(processes: Iterable[GpuProcess], after: Violations) -> tuple[GpuProcess, ...]:
+    """Returns the processes that were ended before a sample and run on, by what the sample leaves.
+
+    A tracer may keep one from ending that was none of it before.
+    """
+    ended = {awaited.process for awaited in after.awaited if awaited.runs}
+    return tuple(process for process in processes if process.identity in ended)
+
+
 def joined(parts: Sequence[Violations]) -> Violations:
     """Returns what counts for a use that others have become.
 

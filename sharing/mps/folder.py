@@ -26,7 +26,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _RECORD: Final = "daemon.json"
 _LONGEST_SOCKET: Final = "control_privileged"
 _PIPES: Final = "size=1m,nr_inodes=256,mode=0700"
-_SHM: Final = "size=64m,mode=1777"
+_SHM: Final = "size=64m,nr_inodes=16k,mode=1777"
+"""As many files as pages: an empty one takes memory of the kernel, too."""
 _LOGS: Final = "size=8m,nr_inodes=64,mode=0700"
 """A daemon writes lines for each client that connects."""
 _LOGGED: Final = 2000

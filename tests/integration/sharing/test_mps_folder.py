@@ -56,6 +56,14 @@ def test_the_pipes_are_closed_again_for_the_next_daemon(made: DaemonFolder) -> N
     assert (mode(made.pipes), made.is_open()) == (0o700, False)
 
 
+def test_containers_cannot_fill_the_memory_of_the_node_with_empty_files(
+    made: DaemonFolder,
+) -> None:
+    """Each takes about 1 KiB of the kernel, and they outlive their container."""
+    files = [os.statvfs(at).f_files for at in (made.pipes, made.shm, made.logs)]
+    assert files == [256, 16384, 64]
+
+
 def test_pipes_whose_mount_is_gone_are_not_open(made: DaemonFolder) -> None:
     """As after a reboot."""
     made.open()

@@ -205,37 +205,100 @@ def test_a_process_whose_first_thread_has_ended_is_ended(sleepers: Sleepers) -> 
 
 
 _HELD = """
-import ctypes, os, signal
+import ctypes, os, signal, sys, threading
 libc = ctypes.CDLL(None)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-child = os.fork()
-if child == 0:
-    signal.pause()
-    os._exit(0)
-libc.ptrace(0x4206, child, None, 0x40)  # PTRACE_SEIZE, PTRACE_O_TRACEEXIT
-print(child, flush=True)
-while True:
-    signal.pause()
+
+def wait():
+    while True:
+        signal.pause()
+
+def seize(thread):
+    assert libc.ptrace(0x4206, thread, None, 0x40) == 0  # PTRACE_SEIZE, PTRACE_O_TRACEEXIT
+
+def forked(work):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        work(lambda said: os.write(writing, b"%d\\n" % said))
+        wait()
+    return child, int(os.read(reading, 20))
+
+def with_thread(say):
+    other = lambda: (say(threading.get_native_id()), threading.Event().wait())
+    threading.Thread(target=other).start()
+
+def tracer_of(thread):
+    def trace(say):
+        seize(thread)
+        say(0)
+    return trace
+
+held, thread = forked(with_thread if sys.argv[1] == "one thread is traced" else lambda say: say(0))
+match sys.argv[1]:
+    case "one thread traces":
+        traced = threading.Event()
+        tracer = lambda: (seize(held), traced.set(), threading.Event().wait())
+        threading.Thread(target=tracer, daemon=True).start()
+        traced.wait()
+    case "one thread is traced":
+        seize(thread)
+    case "tracers are traced":
+        last = held
+        for _ in range(20):
+            last, _ = forked(tracer_of(last))
+    case _:
+        seize(held)
+print(held, flush=True)
+wait()
 """
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_a_tracer_cannot_keep_a_process_of_its_pod_from_ending(
-    sleepers: Sleepers, own: bool
-) -> None:
-    tracer = subprocess.Popen([sys.executable, "-c", _HELD], stdout=subprocess.PIPE)
+@contextmanager
+def held_process(sleepers: Sleepers, how: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A process that another keeps from ending, and that one or its parent."""
+    tracer = subprocess.Popen(
+        [sys.executable, "-c", _HELD, how], stdout=subprocess.PIPE, start_new_session=True
+    )
     sleepers.started.append(tracer)
     assert tracer.stdout is not None
-    with tracer.stdout:
-        held = int(tracer.stdout.readline())
-    table = Table(others={} if own else {tracer.pid: PodCgroup("another", None)})
-    eventually(lambda: table.tracer(held) == tracer.pid)
-    assert end_process(table, seen(held, table)) is None
-    if own:
-        assert tracer.wait(30) == -signal.SIGKILL
-        eventually(lambda: not Path(f"/proc/{held}").exists())
-    else:
+    try:
+        with tracer.stdout:
+            yield int(tracer.stdout.readline()), tracer
+    finally:
+        os.killpg(tracer.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "how", ["all is traced", "one thread traces", "one thread is traced", "tracers are traced"]
+)
+def test_a_tracer_cannot_keep_a_process_of_its_pod_from_ending(
+    sleepers: Sleepers, how: str
+) -> None:
+    table = Table()
+    with held_process(sleepers, how) as (held, _):
+        began = ticks()
+        eventually(lambda: ticks() > began)  # before, a PID may be another's by now
+        assert end_process(table, seen(held, table)) is None
+        eventually(lambda: has_ended(held))
+
+
+def test_a_tracer_of_another_pod_lives(sleepers: Sleepers) -> None:
+    table = Table()
+    with held_process(sleepers, "all is traced") as (held, tracer):
+        table.others = {tracer.pid: PodCgroup("another", None)}
+        assert end_process(table, seen(held, table)) is None
         assert tracer.poll() is None
+
+
+def has_ended(pid: int) -> bool:
+    """Whether no thread of a process is left that has anything."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+        states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads]
+    except (FileNotFoundError, ProcessLookupError):
+        return not Path(f"/proc/{pid}").exists()
+    return set(states) <= {"Z", "X"}
 
 
 @contextmanager

@@ -40,16 +40,25 @@ class Reader:
 class Procfs:
     """A folder with processes, as /proc has them."""
 
+    ROOT = "4:memory:/\n"
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def add(self, pid: int, pod_uid: str | None, *, began: int = 5) -> None:
         own = self.folder / str(pid)
         own.mkdir(exist_ok=True)
-        fields = " ".join(["S", *["0"] * 18, str(began), "0"])
+        fields = " ".join(["S", *["0"] * 16, "1", "0", str(began), "0"])
         (own / "stat").write_text(f"{pid} (a) b () {fields}\n")
         path = "/system.slice" if pod_uid is None else f"/kubepods/pod{pod_uid}/{ID}"
         (own / "cgroup").write_text(f"0::{path}\n")
+
+    def end_first_thread(self, pid: int, *, threads: int) -> None:
+        """Ends it, with cgroup v1, where the process has so many with it."""
+        stat = self.folder / f"{pid}/stat"
+        fields = stat.read_text().replace(") S", ") Z").split(" ")
+        stat.write_text(" ".join([*fields[:-4], str(threads), *fields[-3:]]))
+        (self.folder / f"{pid}/cgroup").write_text(self.ROOT)
 
     @property
     def table(self) -> ProcessTable:
@@ -199,21 +208,55 @@ def test_a_process_that_moves_belongs_to_where_it_is(
     assert seen(reader, node)[0][1] is None
 
 
+IN_POD = f"4:memory:/kubepods/pod{UID}/{ID}\n"
+"""What a thread that runs says with cgroup v1. One that has ended is in the root."""
+
+
+def first_thread_has_ended(procfs: Procfs, *others: str | None) -> FoundProcess | GoneProcess:
+    """A process by the cgroups of its other threads: None for one that ends before it is read."""
+    procfs.add(101, None)
+    for number, cgroups in enumerate((procfs.ROOT, *others)):
+        folder = procfs.folder / f"101/task/{101 + number}"
+        folder.mkdir(parents=True)
+        if cgroups is not None:
+            (folder / "cgroup").write_text(cgroups)
+    procfs.end_first_thread(101, threads=1 + len(others))
+    return procfs.table.find(101, listed_at=1000)
+
+
 def test_a_process_whose_first_thread_has_ended_is_of_the_pod_of_the_others(
     procfs: Procfs,
 ) -> None:
-    procfs.add(101, None)
-    for thread, path, state in ((101, "/", "Z"), (102, f"/kubepods/pod{UID}/{ID}", "S")):
-        folder = procfs.folder / f"101/task/{thread}"
-        folder.mkdir(parents=True)
-        (folder / "stat").write_text(f"{thread} (a) {state} 0\n")
-        (folder / "cgroup").write_text(f"4:memory:{path}\n")
-    stat = procfs.folder / "101/stat"
-    stat.write_text(stat.read_text().replace(") S", ") Z"))
-    (procfs.folder / "101/cgroup").write_text("4:memory:/\n")
-    assert procfs.table.find(101, listed_at=1000) == FoundProcess(
-        started=5, runs=True, pod=PodCgroup(UID, ID)
-    )
+    expected = FoundProcess(started=5, runs=True, pod=PodCgroup(UID, ID))
+    assert first_thread_has_ended(procfs, IN_POD) == expected
+
+
+def test_threads_that_end_before_they_are_looked_at_do_not_hide_that_a_process_runs(
+    procfs: Procfs,
+) -> None:
+    found = first_thread_has_ended(procfs, None)
+    assert isinstance(found, FoundProcess)
+    assert found.runs
+
+
+def test_a_process_whose_threads_have_all_ended_does_not_run(procfs: Procfs) -> None:
+    assert first_thread_has_ended(procfs) == FoundProcess(started=5, runs=False, pod=None)
+
+
+def test_of_very_many_threads_some_are_looked_at(
+    procfs: Procfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each sample looks them up. A tracer can keep threads that have ended."""
+    read: list[str] = []
+    original = processes._read
+
+    def counted(folder: int, name: str) -> str:
+        read.append(name)
+        return original(folder, name)
+
+    monkeypatch.setattr(processes, "_read", counted)
+    first_thread_has_ended(procfs, *[procfs.ROOT] * 1000)
+    assert len(read) < 300
 
 
 @contextmanager

@@ -66,6 +66,8 @@ class Watch:
         self.started_again = threading.Event()
         self.at = 0.0
         self.ended: list[int] = []
+        self.holds = False
+        """Whether processes are kept from ending."""
         library: Any = self.library
         processes: Any = self.processes
         self.sampling = Sampling(
@@ -82,6 +84,9 @@ class Watch:
         self.told += 1
 
     def _end(self, found: GpuProcess) -> str | None:
+        if self.holds:
+            self.ended.append(found.pid)
+            return None
         if found.pid in self.ended:
             return "it has ended by itself"
         self.ended.append(found.pid)
@@ -213,6 +218,17 @@ def test_who_cannot_be_ended_is_tried_again_and_not_counted() -> None:
     watch.sampling.want(wanted(share("train", "train")))
     eventually(lambda: watch.processes.reads > 3)
     assert [use.ended for use in watch.sampling.report().uses] == [0]
+
+
+def test_who_is_kept_from_ending_is_ended_again_and_counted_once() -> None:
+    """Such as by a tracer, which is ended with it."""
+    watch = Watch(kill=True)
+    watch.holds = True
+    exceeds(watch, 7)
+    watch.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: len(watch.ended) >= 3)
+    assert set(watch.ended) == {7}
+    assert [use.ended for use in watch.sampling.report().uses] == [1]
 
 
 def test_it_says_what_it_does_also_while_a_call_hangs() -> None:
