@@ -14,7 +14,7 @@ VERSION: Final = 1
 MOST_BYTES: Final = 4 * 2**20
 """Of a message: more than the shares of a node can come to."""
 
-UnixTime: TypeAlias = Annotated[float, Field(ge=0, lt=253402300800, allow_inf_nan=False)]
+UnixTime: TypeAlias = Annotated[float, Field(ge=0, lt=253402300800)]
 """In seconds since 1970, of a year with four digits: what texts and the API have as a date."""
 
 
@@ -177,7 +177,7 @@ class Message(_Part):
         try:
             return cls.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
+            first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the line"
             raise MessageError(f"{cls.__name__}: {field}: {first['msg']}") from None
 

@@ -124,7 +124,7 @@ def _of_cluster(client: Client, arguments: Namespace) -> ClusterUsage:
     found = _at_once(sorted(pods), read, seconds=2 * _PATIENCE * rounds)
     nodes = tuple(answer for answer in found.values() if isinstance(answer, NodeUsage))
     errors = {node: error for node, error in found.items() if not isinstance(error, NodeUsage)}
-    if errors and all(isinstance(error, Forbidden) for error in found.values()):
+    if all(isinstance(error, Forbidden) for error in found.values()):
         raise UsageUnreadableError(_forbidden(next(iter(errors.values())), namespace))
     return ClusterUsage(nodes, {node: str(error) for node, error in errors.items()})
 

@@ -45,7 +45,7 @@ class DaemonRecords:
 
     def wanted(self) -> tuple[WantedDaemon, ...]:
         """Returns all daemons that are recorded, sorted by the UIDs of their claims."""
-        return tuple(record.wanted for _, record in sorted(self._folder.all().items()))
+        return tuple(record.wanted for record in self._folder.all().values())
 
     def read(self, claim: str) -> DaemonRecord | None:
         """Returns what is recorded for a claim; None if nothing."""

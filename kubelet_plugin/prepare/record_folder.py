@@ -113,7 +113,7 @@ class RecordFolder(Generic[R]):
         return parsed is not None and parsed.damaged
 
     def all(self, ending: str = "") -> Mapping[str, R]:
-        """Returns the records that count and whose names end so.
+        """Returns the records that count and whose names end so, in the order of their names.
 
         It is the same object as long as they are the same.
         """
@@ -159,7 +159,7 @@ class RecordFolder(Generic[R]):
         if before is not None and before.stamp == stamp:
             return before
         entries = self._entries(ending + _SUFFIX)
-        names = dict.fromkeys(entry.removesuffix(_SUFFIX) for entry in entries)
+        names = dict.fromkeys(sorted(entry.removesuffix(_SUFFIX) for entry in entries))
         self._parsed = {
             name: parsed
             for name, parsed in self._parsed.items()
@@ -197,14 +197,14 @@ class RecordFolder(Generic[R]):
         return parsed
 
     def _entries(self, *endings: str) -> list[str]:
-        """Returns the names of the files that end so, sorted; raises OSError."""
+        """Returns the names of the files that end so; raises OSError."""
         try:
             with os.scandir(self._folder) as entries:
-                return sorted(
+                return [
                     entry.name
                     for entry in entries
                     if entry.name.endswith(endings) and entry.is_file()
-                )
+                ]
         except FileNotFoundError:
             return []
 

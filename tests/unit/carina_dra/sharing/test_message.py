@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from carina_dra.sharing.message import (
     MessageError,
+    MpsDaemon,
     MpsDevice,
     Reference,
     ShareUse,
@@ -76,6 +77,7 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
         ({"memory_mib": "7"}, "shares.0.memory_mib"),
         ({"gpu": 7}, "shares.0.gpu"),
         ({"claim": None}, "shares.0.claim"),
+        ({"memory_mib": 0, "cores": 0}, "shares.0.memory_mib"),
     ],
 )
 def test_what_is_no_share_is_refused_by_its_field(share: dict[str, Any], field: str) -> None:
@@ -90,6 +92,48 @@ def test_what_is_no_share_is_refused_by_its_field(share: dict[str, Any], field: 
 def test_the_least_and_the_most_of_a_share(share: dict[str, Any]) -> None:
     (found,) = WantedShares.parse(wanted(**share)).shares
     assert share.items() <= found.model_dump().items()
+
+
+def with_daemon(percentage: int | None, *memory_mib: int | None) -> bytes:
+    """The message with a daemon, which has devices with these limits."""
+    daemon = {
+        "claim": CLAIM.model_dump(),
+        "devices": [{"uuid": "GPU-0", "memory_mib": mib} for mib in memory_mib],
+        "thread_percentage": percentage,
+    }
+    return json.dumps(json.loads(LINE) | {"daemons": [daemon]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        (with_daemon(None), "daemons.0.devices"),
+        (with_daemon(None, 0), "daemons.0.devices.0.memory_mib"),
+        (with_daemon(0, 1), "daemons.0.thread_percentage"),
+        (with_daemon(101, 1), "daemons.0.thread_percentage"),
+    ],
+)
+def test_what_is_no_daemon_is_refused_by_its_field(line: bytes, field: str) -> None:
+    with pytest.raises(MessageError, match=rf"^WantedShares: {field}: "):
+        WantedShares.parse(line)
+
+
+@pytest.mark.parametrize("limits", [(None, None), (1, 1), (100, 1)])
+def test_the_least_and_the_most_of_a_daemon(limits: tuple[int | None, int | None]) -> None:
+    (daemon,) = WantedShares.parse(with_daemon(*limits)).daemons or ()
+    assert (daemon.thread_percentage, daemon.devices[0].memory_mib) == limits
+
+
+@pytest.mark.parametrize("time", ["-0.001", "253402300800", "NaN", "Infinity", "1e999"])
+def test_a_time_that_no_date_can_say_is_refused(time: str) -> None:
+    """A date has a year of four digits."""
+    with pytest.raises(MessageError, match=r"^SharingReport: time: "):
+        SharingReport.parse(f'{{"generation":1,"time":{time}}}'.encode())
+
+
+@pytest.mark.parametrize("time", [0, 253402300799.5])
+def test_the_first_and_the_last_time(time: float) -> None:
+    assert SharingReport.parse(f'{{"generation":1,"time":{time}}}'.encode()).time == time
 
 
 @pytest.mark.parametrize(
@@ -120,6 +164,25 @@ def test_a_report_may_say_nothing_and_a_use_not_how_many_times_it_was_exceeded()
 def test_an_earlier_version_says_nothing_of_ended_processes() -> None:
     use = ShareUse.model_validate_json(json.dumps(USE))
     assert (use.ended, use.last_ended) == (0, None)
+
+
+def test_an_earlier_version_offers_nothing_and_knows_no_process_without_memory() -> None:
+    pod = {"pod": CLAIM.model_dump(), "memory_mib": 1, "sm_percent": None, "processes": 1}
+    said = {
+        "generation": 1,
+        "time": 2.5,
+        "uses": [USE | {"pods": [pod]}],
+        "strangers": [{"gpu": "GPU-0", "processes": 1, "memory_mib": 1}],
+    }
+    report = SharingReport.parse(json.dumps(said).encode())
+    assert (report.uses[0].pods[0].unmeasured, report.strangers[0].unmeasured) == (0, 0)
+    assert not report.offers.ends_violators
+    assert report.offers.no_mps == "this version of carina-sharing runs no MPS daemons"
+
+
+def test_a_daemon_of_which_nothing_else_is_said_was_started_once() -> None:
+    daemon = MpsDaemon.model_validate({"wanted": DAEMON, "state": "ready"})
+    assert (daemon.reason, daemon.restarts) == ("", 0)
 
 
 def test_why_a_process_was_ended_may_be_a_word_of_a_later_version() -> None:

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import sleep
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import given
@@ -370,7 +371,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             code, body = made.answer(self.path)
-            content = body.encode()
+            content = body.encode(errors="surrogateescape")
             self.send_response(code)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
@@ -427,6 +428,63 @@ def test_of_two_plugins_of_a_node_the_one_that_became_ready_last_is_asked(
         cluster.add("node-1", metrics(), ready)
     assert run() == 0
     assert [path.split("/")[6] for path in cluster.asked[1:]] == ["plugin-0"]
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        [],
+        [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T00:00:00Z"}],
+        [{"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-02T00:00:00Z"}],
+    ],
+    ids=["says nothing", "no longer ready", "not yet ready"],
+)
+def test_a_plugin_that_is_not_ready_is_asked_only_if_no_other_of_its_node_is(
+    cluster: Cluster, conditions: list[dict[str, str]]
+) -> None:
+    cluster.add("node-1", metrics(), "2026-01-01T00:00:00Z")
+    cluster.add("node-1", metrics())
+    cluster.pods[1]["status"]["conditions"] = conditions
+    assert run() == 0
+    assert [path.split("/")[6] for path in cluster.asked[1:]] == ["plugin-0"]
+
+
+def test_a_pod_that_has_no_node_yet_is_not_asked(cluster: Cluster) -> None:
+    cluster.add("", metrics())
+    del cluster.pods[0]["status"]
+    cluster.add("node-1", metrics())
+    del cluster.pods[1]["status"]
+    assert run() == 0
+    assert [path.split("/")[6] for path in cluster.asked[1:]] == ["plugin-1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [((), None), (("--node", "node-1"), ["spec.nodeName=node-1"])],
+    ids=["all nodes", "one node"],
+)
+def test_the_pods_of_plugins_are_listed_and_no_others(
+    cluster: Cluster, words: tuple[str, ...], fields: list[str] | None
+) -> None:
+    cluster.add("node-1", metrics())
+    assert run(*words) == 0
+    asked = parse_qs(urlsplit(cluster.asked[0]).query)
+    assert asked["labelSelector"] == ["app.kubernetes.io/component=kubelet-plugin"]
+    assert asked.get("fieldSelector") == fields
+
+
+def test_who_has_not_answered_in_time_is_not_waited_for() -> None:
+    end = threading.Event()
+
+    def read(node: str) -> NodeUsage:
+        if node == "hangs":
+            end.wait(30)
+        return NodeUsage(node, watched=True)
+
+    found = top._at_once(["good", "hangs"], read, seconds=0.5)
+    end.set()
+    assert found["good"] == NodeUsage("good", watched=True)
+    assert str(found["hangs"]) == "no answer after 0.5 s"
 
 
 def test_a_node_that_does_not_answer_is_named_and_stops_no_other(
@@ -486,8 +544,9 @@ def test_a_namespace_without_a_plugin_is_an_error(
 
 
 def test_the_plugin_of_one_node_is_read_without_a_cluster(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/is/not/there")
     cluster.add("node-1", metrics(shared("train")))
     assert run("--metrics-url", cluster.url, "-o", "json") == 0
     assert cluster.asked == ["/metrics"]
@@ -495,10 +554,43 @@ def test_the_plugin_of_one_node_is_read_without_a_cluster(
     assert written["nodes"][0]["node"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("url", ["10.0.0.7:8080", "file:///etc/passwd", "http://"])
+@pytest.mark.parametrize(
+    ("path", "asked"), [("", "/metrics"), ("/", "/metrics"), ("/node/metrics", "/node/metrics")]
+)
+def test_a_url_without_a_path_is_that_of_the_metrics(
+    cluster: Cluster, path: str, asked: str
+) -> None:
+    cluster.add("node-1", metrics())
+    run("--metrics-url", f"{cluster.url}{path}")
+    assert cluster.asked == [asked]
+
+
+def test_bytes_that_are_no_text_stop_nothing(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.add("node-1", 'carina_gpu_info{UUID="G",gpu="0",dra_claim_name="\udcff"} 1\n')
+    assert run("--metrics-url", cluster.url) == 0
+    assert "/\ufffd" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "url", ["10.0.0.7:8080", "file:///etc/passwd", "ftp://10.0.0.7/metrics", "http://"]
+)
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         run("--metrics-url", url)
+
+
+@pytest.mark.parametrize("seconds", ["0.09", "3601", "nan", "often"])
+def test_what_is_no_interval_is_refused(seconds: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("--interval", seconds)
+
+
+def test_its_help_has_a_line_for_each_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        run("--help")
+    assert "  3  at least one node did not answer; it is named" in capsys.readouterr().out
 
 
 def test_a_node_whose_answer_has_no_end_is_given_up(
@@ -532,19 +624,60 @@ def test_it_watches_on_when_nothing_can_be_read_for_a_while(
     assert shown.err.count("carina top: ") == 2
 
 
-def test_it_watches_until_it_is_interrupted(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster.add("node-1", metrics())
-    looks: list[float] = []
+@dataclass
+class Looks:
+    """The pauses between two looks, until it is interrupted in the last one."""
 
-    def pause(seconds: float) -> None:
-        looks.append(seconds)
-        if len(looks) == 3:
+    most: int
+    seconds: list[float] = field(default_factory=list)
+
+    def pause(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        if len(self.seconds) == self.most:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("kubelet_plugin.commands.top.time.sleep", pause)
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ((), 2.0),
+        (("--interval", "5"), 5.0),
+        (("--interval", "0.1"), 0.1),
+        (("--interval", "3600"), 3600.0),
+    ],
+    ids=str,
+)
+def test_it_watches_until_it_is_interrupted(
+    cluster: Cluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    seconds: float,
+) -> None:
+    cluster.add("node-1", metrics())
+    looks = Looks(3)
+    monkeypatch.setattr("kubelet_plugin.commands.top.time.sleep", looks.pause)
     with pytest.raises(KeyboardInterrupt):
-        run("--watch", "--interval", "5")
-    assert looks == [5.0] * 3
+        run("--watch", *words)
+    assert looks.seconds == [seconds] * 3
     assert capsys.readouterr().out.count("NODE") == 3
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+@pytest.mark.parametrize("watching", [True, False], ids=["watching", "once"])
+def test_a_terminal_is_cleared_before_each_look_and_nothing_else_is(
+    cluster: Cluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    watching: bool,
+    terminal: bool,
+) -> None:
+    cluster.add("node-1", metrics())
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setattr("kubelet_plugin.commands.top.time.sleep", Looks(2).pause)
+    with suppress(KeyboardInterrupt):
+        run(*(["--watch"] if watching else []))
+    shown = capsys.readouterr().out
+    assert shown.count("\x1b[H\x1b[2JNODE") == (2 if watching and terminal else 0)
+    assert ("\x1b" in shown) is (watching and terminal)

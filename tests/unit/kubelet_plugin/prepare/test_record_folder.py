@@ -1,16 +1,27 @@
 """A folder of records: what is read of it, and when it is read again."""
 
+import gc
 import logging
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kubelet_plugin.prepare import record_folder
 from kubelet_plugin.prepare.record_folder import DamagedRecordError, RecordFolder
 from kubelet_plugin.prepare.resource import ResourceError
 
 LONG_AGO = 10**18
+
+
+class Word:
+    """A word that can be told to be gone."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
 
 
 class Folder:
@@ -100,10 +111,46 @@ def test_a_change_that_the_time_of_the_folder_does_not_show_is_seen(folder: Fold
     folder.records.all()
     stamp = folder.path.stat()
 
-    Folder(folder.path).records.store("b", b"two")
+    Folder(folder.path).records.store("a", b"two")  # its size stays the same, too
     os.utime(folder.path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
 
-    assert folder.records.all() == {"a": "one", "b": "two"}
+    assert folder.records.all() == {"a": "two"}
+
+
+def test_an_own_change_is_seen_whatever_the_file_system_says_of_the_file(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file can have the inode, the size and the time of an earlier one."""
+    monkeypatch.setattr(record_folder, "_stamp", lambda _: LONG_AGO)
+    folder.records.store("a", b"one")
+    assert folder.records.read("a") == "one"
+    folder.records.store("a", b"two")
+    assert folder.records.read("a") == "two"
+
+
+@pytest.mark.parametrize(
+    ("age", "listed"),
+    [(10_000_000, 3), (100_000_000, 1)],
+    ids=["a step of the file system ago", "ten steps ago"],
+)
+def test_a_folder_is_listed_again_only_while_the_next_change_may_not_show(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, age: int, listed: int
+) -> None:
+    folder.records.store("a", b"one")
+    change_long_ago(folder.path)
+    listings: list[object] = []
+
+    def scandir(path: str) -> Any:
+        listings.append(path)
+        return entries(path)
+
+    entries = os.scandir
+    monkeypatch.setattr("os.scandir", scandir)
+    monkeypatch.setattr("time.time_ns", lambda: LONG_AGO + age)
+
+    for _ in range(3):
+        assert folder.records.all() == {"a": "one"}
+    assert len(listings) == listed
 
 
 def test_a_damaged_file_is_parsed_and_logged_once(
@@ -144,6 +191,14 @@ def test_records_are_asked_for_by_the_end_of_their_names(folder: Folder) -> None
     assert folder.records.damaged(".gpu-11") == frozenset()
 
 
+def test_records_are_in_the_order_of_their_names(folder: Folder) -> None:
+    names = ["a", "a-b", *"bcdefghijk"]
+    for name in reversed(names):
+        folder.records.store(name, name.encode())
+
+    assert list(folder.records.all().values()) == names
+
+
 def test_removed_records_are_forgotten(folder: Folder) -> None:
     folder.records.store("a", b"one")
     folder.records.all()
@@ -151,6 +206,23 @@ def test_removed_records_are_forgotten(folder: Folder) -> None:
 
     assert folder.records.all() == {}
     assert folder.records.read("a") is None
+
+
+@pytest.mark.parametrize(
+    "look", [lambda records: records.read("a"), lambda records: records.all()], ids=["read", "all"]
+)
+def test_what_another_process_has_removed_is_not_kept_in_memory(
+    tmp_path: Path, look: Callable[[RecordFolder[Word]], object]
+) -> None:
+    records = RecordFolder(tmp_path, Word, subject="the words", damage="a bad word")
+    records.store("a", b"one")
+    kept = weakref.ref(records.read("a") or pytest.fail("it is not there"))
+
+    Folder(tmp_path).records.remove("a")
+    look(records)
+
+    gc.collect()
+    assert kept() is None
 
 
 def test_a_folder_that_is_not_there_has_no_records(folder: Folder) -> None:
@@ -170,6 +242,9 @@ def test_a_folder_that_cannot_be_used_is_an_error_that_says_of_what(folder: Fold
         lambda: folder.records.read("a"),
         lambda: folder.records.store("a", b"one"),
         lambda: folder.records.remove("a"),
+        lambda: folder.records.set_aside("a"),
+        lambda: folder.records.is_damaged("a"),
+        folder.records.damaged,
     ):
         with pytest.raises(ResourceError, match=f"the words in {folder.path}"):
             act()

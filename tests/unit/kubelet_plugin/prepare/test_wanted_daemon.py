@@ -40,6 +40,12 @@ def gpu(minor: int, config: DeviceConfig) -> AllocatedDevice:
     return replace(allocated(f"gpu-{minor}", f"request-{minor}"), config=config)
 
 
+def mps_share(share_id: str, memory: str, cores: int) -> AllocatedDevice:
+    return allocated_share(
+        "gpu-0-share", share_id=share_id, memory=memory, cores=cores, config=DEMANDS_MPS
+    )
+
+
 def daemons(
     *served: AllocatedDevice, devices: dict[str, GpuDevice] = DEVICES
 ) -> list[MpsControlDaemon | MpsOfDevices]:
@@ -87,6 +93,30 @@ def test_a_gpu_or_driver_without_mps_is_refused_by_name(facts: dict[str, Any]) -
     with pytest.raises(ClaimError, match=r"NVIDIA L40S with driver .*; MPS needs CUDA") as caught:
         daemons(gpu(0, by_mps()), devices={"gpu-0": whole(0, **{**CURRENT, **facts})})
     assert isinstance(caught.value.failure, MpsMissing)
+
+
+def test_a_gpu_whose_product_is_not_known_is_refused_by_its_uuid() -> None:
+    unknown = whole(0, **CURRENT | {"driver_version": None, "product_name": None})
+    with pytest.raises(ClaimError, match=f"{unknown.gpu.uuid} with driver unknown"):
+        daemons(gpu(0, by_mps()), devices={"gpu-0": unknown})
+
+
+@pytest.mark.parametrize(
+    ("cores", "percentage"), [((40, 30), 70), ((60, 40), 100), ((60, 60), 100)], ids=str
+)
+def test_a_daemon_has_the_sum_of_the_shares_and_no_more_than_the_gpu(
+    cores: tuple[int, int], percentage: int
+) -> None:
+    (daemon,) = daemons(
+        *(mps_share(f"s-{number}", "1Gi", part) for number, part in enumerate(cores))
+    )
+    assert isinstance(daemon, MpsControlDaemon)
+    assert daemon.wanted.thread_percentage == percentage
+    assert [device.memory_mib for device in daemon.wanted.devices] == [2048]
+
+
+def test_a_share_without_an_amount_has_no_daemon() -> None:
+    assert daemons(mps_share("s", "1Gi", 0)) == []
 
 
 def test_without_mps_there_is_no_daemon() -> None:
