@@ -80,6 +80,10 @@ class Watch:
         )
         threading.Thread(target=self.sampling.run, args=(self._tell,), daemon=True).start()
 
+    def rest(self) -> None:
+        """Has its thread, which does not end, do nothing any more."""
+        self.sampling.want(wanted())
+
     def _tell(self) -> None:
         self.told += 1
 
@@ -98,8 +102,18 @@ class Watch:
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch()
+def watch() -> Iterator[Watch]:
+    watch = Watch()
+    yield watch
+    watch.rest()
+
+
+@pytest.fixture
+def watchdog() -> Iterator[Watch]:
+    """A watch that ends who has exceeded."""
+    watch = Watch(kill=True)
+    yield watch
+    watch.rest()
 
 
 def test_nothing_is_read_without_a_share(watch: Watch) -> None:
@@ -183,23 +197,21 @@ def exceeds(watch: Watch, pid: int) -> None:
     watch.processes.sample = lambda _: Seen((process("train", 5000, pid=pid),))
 
 
-def test_who_has_exceeded_is_ended_after_the_second_sample() -> None:
-    watch = Watch(kill=True)
-    exceeds(watch, 7)
-    watch.sampling.want(wanted(share("train", "train")))
-    eventually(lambda: watch.ended)
-    assert watch.processes.reads == 2
-    eventually(lambda: [use.ended for use in watch.sampling.report().uses] == [1])
-    assert watch.sampling.counts.ended == {"memory": 1, "mps": 0}
+def test_who_has_exceeded_is_ended_after_the_second_sample(watchdog: Watch) -> None:
+    exceeds(watchdog, 7)
+    watchdog.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watchdog.ended)
+    assert watchdog.processes.reads == 2
+    eventually(lambda: [use.ended for use in watchdog.sampling.report().uses] == [1])
+    assert watchdog.sampling.counts.ended == {"memory": 1, "mps": 0}
 
 
-def test_that_a_process_was_ended_is_told_at_once() -> None:
-    watch = Watch(kill=True)
-    watch.sampling.want(wanted(share("train", "train")))
-    eventually(lambda: watch.told == 1)
-    exceeds(watch, 7)
-    eventually(lambda: watch.ended)
-    eventually(lambda: watch.told == 2)
+def test_that_a_process_was_ended_is_told_at_once(watchdog: Watch) -> None:
+    watchdog.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watchdog.told == 1)
+    exceeds(watchdog, 7)
+    eventually(lambda: watchdog.ended)
+    eventually(lambda: watchdog.told == 2)
 
 
 def test_nobody_is_ended_by_a_watchdog_that_warns(watch: Watch) -> None:
@@ -211,44 +223,41 @@ def test_nobody_is_ended_by_a_watchdog_that_warns(watch: Watch) -> None:
     assert not report.offers.ends_violators
 
 
-def test_who_cannot_be_ended_is_tried_again_and_not_counted() -> None:
-    watch = Watch(kill=True)
-    watch.ended = [7]
-    exceeds(watch, 7)
-    watch.sampling.want(wanted(share("train", "train")))
-    eventually(lambda: watch.processes.reads > 3)
-    assert [use.ended for use in watch.sampling.report().uses] == [0]
+def test_who_cannot_be_ended_is_tried_again_and_not_counted(watchdog: Watch) -> None:
+    watchdog.ended = [7]
+    exceeds(watchdog, 7)
+    watchdog.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watchdog.processes.reads > 3)
+    assert [use.ended for use in watchdog.sampling.report().uses] == [0]
 
 
-def test_who_is_kept_from_ending_is_ended_again_and_counted_once() -> None:
+def test_who_is_kept_from_ending_is_ended_again_and_counted_once(watchdog: Watch) -> None:
     """Such as by a tracer, which is ended with it."""
-    watch = Watch(kill=True)
-    watch.holds = True
-    exceeds(watch, 7)
-    watch.sampling.want(wanted(share("train", "train")))
-    eventually(lambda: len(watch.ended) >= 3)
-    assert set(watch.ended) == {7}
-    assert [use.ended for use in watch.sampling.report().uses] == [1]
+    watchdog.holds = True
+    exceeds(watchdog, 7)
+    watchdog.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: len(watchdog.ended) >= 3)
+    assert set(watchdog.ended) == {7}
+    assert [use.ended for use in watchdog.sampling.report().uses] == [1]
 
 
-def test_it_says_what_it_does_also_while_a_call_hangs() -> None:
-    watch = Watch(kill=True)
-    watch.sampling.want(wanted(share("train", "train")))
-    eventually(lambda: watch.sampling.report().uses)
+def test_it_says_what_it_does_also_while_a_call_hangs(watchdog: Watch) -> None:
+    watchdog.sampling.want(wanted(share("train", "train")))
+    eventually(lambda: watchdog.sampling.report().uses)
     returned = threading.Event()
 
     def hang(_: str) -> GpuSample:
         returned.wait(30)
         return Seen(())
 
-    watch.processes.sample = hang
-    reads = watch.processes.reads
-    eventually(lambda: watch.processes.reads > reads)
-    watch.at = 60.0
-    report = watch.sampling.report()
+    watchdog.processes.sample = hang
+    reads = watchdog.processes.reads
+    eventually(lambda: watchdog.processes.reads > reads)
+    watchdog.at = 60.0
+    report = watchdog.sampling.report()
     assert report.unwatched
     assert report.offers.ends_violators
-    assert watch.sampling.counts.hangs
+    assert watchdog.sampling.counts.hangs
     returned.set()
 
 
