@@ -8,6 +8,9 @@ BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 export KUBERNETES
 
+# Python keeps what it has compiled, whatever the environment says: tests start it a thousand times.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The tests that need a Kubernetes. `make test` runs the others beside them, and beside its build.
 ON_KUBERNETES := kubernetes or node or helm
 REST_LOG := .cluster/test.log

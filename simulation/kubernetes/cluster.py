@@ -10,6 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from carina_dra.kube.api_resource import NAMESPACES, SERVICE_ACCOUNTS
+from carina_dra.kube.client import Client
+from carina_dra.kube.errors import NotFound
+from carina_dra.kube.kubeconfig import from_kubeconfig
 from simulation.kubernetes import binaries, control_plane, images, pki, process, state
 from simulation.kubernetes.control_plane import Arguments, ControlPlane
 from simulation.kubernetes.state import StateDirectory
@@ -82,6 +86,7 @@ class Cluster:
                 **os.environ,
                 "KUBECONFIG": str(kubeconfig or self.kubeconfig),
                 "KUBECACHEDIR": str(self.state.path / "kubectl"),
+                "GOGC": "off",  # it ends before it could need its memory again
             },
         )
         if done.returncode != 0:
@@ -169,7 +174,8 @@ class Cluster:
 
     def create_namespace(self, name: str) -> str:
         """Creates a namespace in which pods can be created, and returns its name."""
-        self.kubectl("create", "namespace", name)
+        with Client(from_kubeconfig(self.kubeconfig)) as client:  # costs far less than kubectl
+            client.create(NAMESPACES, {"metadata": {"name": name}})
         self.await_default_service_account(name)
         return name
 
@@ -179,7 +185,12 @@ class Cluster:
         A controller creates it after the namespace. Without controllers, this method creates it.
         """
         if self.controllers_run:
-            self.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", namespace)
+            with Client(from_kubeconfig(self.kubeconfig)) as client:
+                process.wait_for(
+                    f"the default ServiceAccount of namespace {namespace}",
+                    lambda: client.get(SERVICE_ACCOUNTS, "default", namespace=namespace),
+                    retry_on=(NotFound,),
+                )
         else:
             metadata = {"namespace": namespace, "name": "default"}
             self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})

@@ -13,9 +13,10 @@ from simulation.kubernetes.state import StateDirectory
 
 T = TypeVar("T")
 _TAIL_LINES = 25
-_LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.03, 0.5
-_PAUSE_BY_PROBE = 2.0
-"""A probe may run kubectl: it leaves most of the processor's time to what is waited for."""
+_LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.03, 1.0
+_PAUSE_BY_PROBE, _PAUSE_BY_WAIT = 2.0, 0.05
+"""A probe may run kubectl: it leaves most of the processor's time to what is waited for, and nearly
+all of it where that takes long."""
 
 
 class ComponentDiedError(RuntimeError):
@@ -96,7 +97,8 @@ def wait_for(
         NotReachedError: no result was true in time.
         ComponentDiedError: one of the processes in `alive` exited.
     """
-    deadline = time.monotonic() + timeout
+    started = time.monotonic()
+    deadline = started + timeout
     last: object = None
     while True:
         for process in alive:
@@ -111,5 +113,5 @@ def wait_for(
         ended = time.monotonic()
         if ended > deadline:
             raise NotReachedError(f"waited {timeout:.0f} s for {what}; last result: {last!r}")
-        pause = _PAUSE_BY_PROBE * (ended - began)
+        pause = max(_PAUSE_BY_PROBE * (ended - began), _PAUSE_BY_WAIT * (ended - started))
         time.sleep(min(max(pause, _LEAST_PAUSE_S), _LONGEST_PAUSE_S))

@@ -4,8 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from release import bill_of_materials as module
 from release.bill_of_materials import NotFromLockError, bill_of_materials
@@ -23,6 +21,10 @@ def document() -> dict[str, Any]:
 
 
 def test_it_is_valid() -> None:
+    # Not imported above: that takes seconds, in each process that collects the tests.
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 - as said
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415 - as said
+
     validator = JsonStrictValidator(SchemaVersion.V1_6)
 
     assert validator.validate_str(bill_of_materials(_PROJECT)) is None

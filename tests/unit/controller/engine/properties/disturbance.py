@@ -5,7 +5,7 @@ room for the group that waits and for those who move, the first in the order of 
 the best.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -66,6 +66,9 @@ class BruteForce:
 
     def __init__(self, case: Case) -> None:
         self._case = case
+        # By who goes for good: who moves changes neither, and many choices differ in that alone.
+        self._known_turns: dict[frozenset[int], int | None] = {}
+        self._known_holdings: dict[frozenset[int], dict[str, int]] = {}
 
     def has_room(self) -> bool:
         """Whether the group that waits needs nobody to go."""
@@ -187,17 +190,23 @@ class BruteForce:
         giving = {self._work(at).queue for at in gone}
         return any(has[queue] < self._case.quotas[queue] for queue in giving)
 
-    def _has(self, gone: Collection[int]) -> dict[str, int]:
+    def _has(self, gone: frozenset[int]) -> dict[str, int]:
+        if (known := self._known_holdings.get(gone)) is not None:
+            return known
         has = dict.fromkeys(self._case.quotas, 0)
         for at, pod in enumerate(self._case.pods):
             if at not in gone:
                 has[self._work(at).queue] += pod.size.total
+        self._known_holdings[gone] = has
         return has
 
     def _worst_turn(self, gone: frozenset[int], falling: frozenset[str]) -> int | None:
         """How far from its turn a queue gives at worst, in the best order; None if one need not."""
-        spared = [frozenset({at}) for at in gone if self._case.pods[at].group not in falling]
-        return self._order([*map(self._members.__getitem__, falling), *spared], frozenset())
+        if gone not in self._known_turns:
+            spared = [frozenset({at}) for at in gone if self._case.pods[at].group not in falling]
+            units = [*map(self._members.__getitem__, falling), *spared]
+            self._known_turns[gone] = self._order(units, frozenset())
+        return self._known_turns[gone]
 
     def _order(self, units: Sequence[frozenset[int]], gone: frozenset[int]) -> int | None:
         if not units:
