@@ -118,6 +118,8 @@ class Plugin:
         self.now: Callable[[], float] = time.time
         quick = Backoff(initial=0.01, cap=0.05)
         self.repairs = 0
+        self.reads = 0
+        """How many times it has looked at its claims."""
         self.pods = ClaimPods(
             node.read,
             joined=self._joined,
@@ -150,6 +152,7 @@ class Plugin:
         self.offered.append(self.guards.of("GPU-0"))
 
     def _claims(self) -> Collection[NodeClaim]:
+        self.reads += 1
         return self.view.values()
 
     def _time(self) -> float:
@@ -236,6 +239,33 @@ def test_what_is_told_already_is_not_told_again(node: Node) -> None:
     assert all(earlier.shares != later.shares for earlier, later in pairwise(server.told))
 
 
+def test_the_shares_of_a_gpu_that_came_are_told_although_nobody_says_so(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    plugin.gpus = {}
+    plugin.look()
+    eventually(lambda: names(server) == [])
+    plugin.gpus = {"gpu-0": "GPU-0"}
+    plugin.seconds = 11.0
+    eventually(lambda: names(server) == ["a"])
+
+
+def test_a_report_does_not_make_it_read_the_claims_again(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+
+    def hear(at: float) -> None:
+        server.say(report("a", at=at))
+        eventually(lambda: getattr(plugin.client.report, "time", None) == at)
+
+    hear(1.0)
+    reads = plugin.reads
+    for second in range(2, 12):
+        hear(float(second))
+    assert plugin.reads <= reads + 1, "the pods of claims may have come to be known meanwhile"
+
+
 def test_without_gpus_nothing_is_told(node: Node) -> None:
     node.record(shared("a"))
     server, plugin = node.server(), node.plugin()
@@ -254,6 +284,29 @@ def test_that_nobody_listens_is_logged_once(node: Node, caplog: pytest.LogCaptur
     assert True not in plugin.connected
     (line,) = [record for record in caplog.records if "does not run" in record.message]
     assert line.levelname == "INFO"
+
+
+def test_that_it_comes_and_goes_is_logged_each_time(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    plugin = node.plugin()
+    eventually(lambda: plugin.connected.count(False) > 1)
+    server = node.server()
+    eventually(lambda: server.accepted > 0)
+    server.close()
+    eventually(lambda: plugin.connected[-1:] == [False])
+
+    def told() -> list[str]:
+        return [record.message.partition(" on this node")[0] for record in caplog.records]
+
+    away = "carina-sharing does not run"
+    eventually(lambda: told()[-1:] == [away] and len(told()) > 2)
+    assert [line for line in told() if "retrying" not in line] == [
+        away,
+        "carina-sharing is there",
+        away,
+    ]
 
 
 def test_that_shares_are_not_watched_is_known_after_a_while(node: Node) -> None:
@@ -302,6 +355,7 @@ def test_its_restart_changes_nothing_but_its_end_does(node: Node) -> None:
     eventually(lambda: len(plugin.seen) == 1)
 
     server.close()
+    plugin.seconds = 55.0
     eventually(lambda: plugin.connected.count(False) > 3)
     assert len(plugin.seen) == 1
     plugin.seconds = 61.0
