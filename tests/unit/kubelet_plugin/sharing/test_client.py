@@ -29,7 +29,9 @@ from carina_dra.sharing.message import (
 )
 from kubelet_plugin.claims.checkpoint import Checkpoint
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.failure import ClaimError, NodeResourceFailed
 from kubelet_plugin.claims.lock import FileLock
+from kubelet_plugin.claims.resource_failure import file_failure
 from kubelet_plugin.inventory.share_guard import ShareGuard
 from kubelet_plugin.sharing.claim_pods import ClaimPods
 from kubelet_plugin.sharing.client import SharingClient
@@ -61,6 +63,8 @@ class Node:
     folder: Path
     claims: dict[str, NodeClaim] = field(default_factory=dict)
     daemons: tuple[WantedDaemon, ...] = ()
+    unreadable: ClaimError | None = None
+    """Why the record of daemons cannot be read."""
     pods: dict[str, list[str]] = field(default_factory=dict)
     uids: dict[str, str] = field(default_factory=dict)
     """Of claims whose UID is not their name."""
@@ -85,8 +89,8 @@ class Node:
         self.servers.append(SharingServer(self.socket, reads=reads))
         return self.servers[-1]
 
-    def plugin(self) -> "Plugin":
-        self.plugins.append(Plugin(self))
+    def plugin(self, *, knows_gpus: bool = True) -> "Plugin":
+        self.plugins.append(Plugin(self, {"gpu-0": "GPU-0"} if knows_gpus else None))
         return self.plugins[-1]
 
     def read(self, claim: ClaimReference) -> Body:
@@ -102,14 +106,31 @@ class Node:
         return {"metadata": metadata, "spec": {}, "status": {"reservedFor": users}}
 
 
+class Waits(Backoff):
+    """Short pauses between two connections, and how often they begin anew."""
+
+    def __init__(self) -> None:
+        super().__init__(initial=0.01, cap=0.05)
+        self.resets = 0
+        self.waits = 0
+
+    def reset(self) -> None:
+        self.resets += 1
+        super().reset()
+
+    def next(self) -> float:
+        self.waits += 1
+        return super().next()
+
+
 class Plugin:
     """One plugin process of the node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, gpus: dict[str, str] | None) -> None:
         self._node = node
         self.view = node.claims
         """The record as this process last saw it."""
-        self.gpus: dict[str, str] | None = {"gpu-0": "GPU-0"}
+        self.gpus = gpus
         self.seen: list[Standings] = []
         self.connected: list[bool] = []
         self.offered: list[ShareGuard] = []
@@ -117,6 +138,7 @@ class Plugin:
         """How far its monotonic clock is ahead."""
         self.now: Callable[[], float] = time.time
         quick = Backoff(initial=0.01, cap=0.05)
+        self.waits = Waits()
         self.repairs = 0
         self.reads = 0
         """How many times it has looked at its claims."""
@@ -134,14 +156,14 @@ class Plugin:
             claims=self._claims,
             gpus=lambda: self.gpus,
             pods=self.pods,
-            daemons=lambda: node.daemons,
+            daemons=self._daemons,
             guards=self.guards,
             supervision=self.supervision,
             seen=self.seen.append,
             reporter=self,
             clock=self.clock,
             now=self._time,
-            backoff=Backoff(initial=0.01, cap=0.05),
+            backoff=self.waits,
         )
         self.client.start()
 
@@ -154,6 +176,11 @@ class Plugin:
     def _claims(self) -> Collection[NodeClaim]:
         self.reads += 1
         return self.view.values()
+
+    def _daemons(self) -> tuple[WantedDaemon, ...]:
+        if self._node.unreadable is not None:
+            raise self._node.unreadable
+        return self._node.daemons
 
     def _time(self) -> float:
         return self.now()
@@ -266,14 +293,75 @@ def test_a_report_does_not_make_it_read_the_claims_again(node: Node) -> None:
     assert plugin.reads <= reads + 1, "the pods of claims may have come to be known meanwhile"
 
 
-def test_without_gpus_nothing_is_told(node: Node) -> None:
+def test_before_the_gpus_were_read_nothing_is_told(node: Node) -> None:
     node.record(shared("a"))
-    server, plugin = node.server(), node.plugin()
-    plugin.gpus = None
-    eventually(lambda: plugin.connected[-1:] == [True])
+    server, plugin = node.server(), node.plugin(knows_gpus=False)
+    eventually(lambda: plugin.reads > 1)
     plugin.gpus = {}
     plugin.look()
     eventually(lambda: names(server) == [])
+    assert len(server.told) == server.accepted == 1
+
+
+def test_gpus_that_cannot_be_read_for_a_while_change_nothing(node: Node) -> None:
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: names(server) == ["a"])
+    gpus = plugin.gpus
+    for found in (None, gpus):
+        plugin.gpus = found
+        reads = plugin.reads
+        plugin.look()
+        eventually(lambda reads=reads: plugin.reads > reads)  # type: ignore[misc]
+    node.record()
+    plugin.look()
+    eventually(lambda: names(server) == [])
+    assert [len(told.shares) for told in server.told] == [1, 0]
+
+
+def test_a_record_that_cannot_be_read_is_tried_again_in_the_same_connection(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage = file_failure("the record", "read", OSError(5, "I/O error"), "check the disk")
+    node.unreadable = ClaimError(NodeResourceFailed(None, damage))
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin()
+    eventually(lambda: any("cannot be told the shares" in line for line in caplog.messages))
+    assert not server.told
+    node.unreadable = None
+    plugin.look()
+    eventually(lambda: names(server) == ["a"])
+    assert server.accepted == 1
+
+
+def test_an_error_of_its_own_does_not_end_it(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    def fails() -> float:
+        raise RuntimeError("a bug")
+
+    node.record(shared("a"))
+    server, plugin = node.server(), node.plugin(knows_gpus=False)
+    plugin.now = fails
+    plugin.gpus = {"gpu-0": "GPU-0"}
+    eventually(lambda: any("cannot be talked to" in line for line in caplog.messages))
+    plugin.now = time.time
+    eventually(lambda: names(server) == ["a"])
+
+
+def test_it_waits_between_connections_and_longer_until_it_hears_a_report(node: Node) -> None:
+    plugin = node.plugin()
+    eventually(lambda: plugin.waits.waits > 3)
+    assert plugin.waits.resets == 0
+    node.server()
+    eventually(lambda: plugin.waits.resets > 0)
+
+
+def test_its_threads_end(node: Node) -> None:
+    before = set(threading.enumerate())
+    plugin = node.plugin()
+    started = set(threading.enumerate()) - before
+    assert {thread.name for thread in started} == {"sharing", "claim-pods"}
+    plugin.client.stop()
+    eventually(lambda: not any(thread.is_alive() for thread in started))
 
 
 def test_that_nobody_listens_is_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -290,18 +378,19 @@ def test_that_it_comes_and_goes_is_logged_each_time(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    plugin = node.plugin()
-    eventually(lambda: plugin.connected.count(False) > 1)
-    server = node.server()
-    eventually(lambda: server.accepted > 0)
-    server.close()
-    eventually(lambda: plugin.connected[-1:] == [False])
+    first, plugin = node.server(), node.plugin()
+    eventually(lambda: plugin.client.report is not None)
+    first.close()
+    eventually(lambda: plugin.connected.count(False) > 3)
+    second = node.server()
+    eventually(lambda: plugin.client.report is not None)
+    second.close()
 
     def told() -> list[str]:
         return [record.message.partition(" on this node")[0] for record in caplog.records]
 
     away = "carina-sharing does not run"
-    eventually(lambda: told()[-1:] == [away] and len(told()) > 2)
+    eventually(lambda: told().count(away) == 2)
     assert [line for line in told() if "retrying" not in line] == [
         away,
         "carina-sharing is there",
@@ -351,14 +440,18 @@ def test_its_restart_changes_nothing_but_its_end_does(node: Node) -> None:
     node.record(shared("a"))
     server, plugin = node.server(), node.plugin()
     eventually(lambda: names(server) == ["a"])
-    server.say(report("a"))
-    eventually(lambda: len(plugin.seen) == 1)
+    for second in (0, 25, 50, 75):
+        plugin.seconds = float(second)
+        server.say(report("a", at=float(second)))
+        eventually(lambda at=second: getattr(plugin.client.report, "time", None) == at)  # type: ignore[misc]
 
     server.close()
-    plugin.seconds = 55.0
     eventually(lambda: plugin.connected.count(False) > 3)
+    plugin.seconds = 75.0 + 50.0
+    away = plugin.connected.count(False)
+    eventually(lambda: plugin.connected.count(False) > away + 1)
     assert len(plugin.seen) == 1
-    plugin.seconds = 61.0
+    plugin.seconds = 75.0 + 61.0
     eventually(lambda: plugin.seen[1:] == [{}])
 
 
@@ -461,6 +554,13 @@ def test_a_clock_that_was_set_back_does_not_make_it_older(node: Node) -> None:
     plugin.look()
     eventually(lambda: names(server) == ["b"])
     assert server.told[-1].generation > 10**18
+
+    server.say(SharingReport(generation=1, time=2.0))  # it was sent before
+    eventually(lambda: getattr(plugin.client.report, "time", None) == 2.0)
+    node.record(shared("c"))
+    plugin.look()
+    eventually(lambda: names(server) == ["c"])
+    assert server.told[-1].generation > server.told[-2].generation
 
 
 @pytest.mark.parametrize("template", [False, True], ids=["of a user", "said to be of a template"])
