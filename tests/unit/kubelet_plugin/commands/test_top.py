@@ -473,18 +473,35 @@ def test_the_pods_of_plugins_are_listed_and_no_others(
     assert asked.get("fieldSelector") == fields
 
 
-def test_who_has_not_answered_in_time_is_not_waited_for() -> None:
+@pytest.mark.parametrize("nodes", [["hangs"], ["good", "hangs"]], ids=str)
+def test_who_has_not_answered_in_time_is_not_waited_for(nodes: list[str]) -> None:
     end = threading.Event()
 
     def read(node: str) -> NodeUsage:
+        assert threading.current_thread().daemon, "else the command does not end"
         if node == "hangs":
             end.wait(30)
         return NodeUsage(node, watched=True)
 
-    found = top._at_once(["good", "hangs"], read, seconds=0.5)
+    found = {**top._at_once(nodes, read, seconds=0.5)}
     end.set()
-    assert found["good"] == NodeUsage("good", watched=True)
-    assert str(found["hangs"]) == "no answer after 0.5 s"
+    assert str(found.pop("hangs")) == "no answer after 0.5 s"
+    assert found == {node: NodeUsage(node, watched=True) for node in nodes[:-1]}
+
+
+def test_sixteen_nodes_are_asked_at_a_time() -> None:
+    asking: set[str] = set()
+    all_ask = threading.Barrier(16)
+
+    def read(node: str) -> NodeUsage:
+        all_ask.wait(30)
+        asking.add(threading.current_thread().name)
+        return NodeUsage(node, watched=True)
+
+    nodes = [f"node-{number}" for number in range(32)]
+    found = top._at_once(nodes, read, seconds=60)
+    assert found == {node: NodeUsage(node, watched=True) for node in nodes}
+    assert len(asking) == 16
 
 
 def test_a_node_that_does_not_answer_is_named_and_stops_no_other(
@@ -534,13 +551,35 @@ def test_a_missing_permission_is_named_with_who_grants_it(
     assert "no pods/proxy for you" in capsys.readouterr().err
 
 
-def test_a_namespace_without_a_plugin_is_an_error(
+def test_a_node_that_may_not_be_read_stops_no_other(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("--node", "node-9") == 2
-    assert "no pod of the kubelet plugin in namespace carina-system on node node-9" in (
-        capsys.readouterr().err
-    )
+    cluster.add("node-1", metrics())
+    cluster.add("node-2", lambda: (403, json.dumps({"kind": "Status", "code": 403})))
+    assert run() == 3
+    shown = capsys.readouterr().out
+    assert "node-1  gpu-0" in shown
+    assert "node-2: not read" in shown
+
+
+def test_an_error_is_shown_as_text(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    denied = {"kind": "Status", "code": 403, "message": "n\u00e3o \x1b[2J"}
+    cluster.add("node-1", lambda: (403, json.dumps(denied)))
+    assert run() == 2
+    assert "n\u00e3o \\x1b[2J" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [((), "carina-system;"), (("--node", "node-9"), "carina-system on node node-9;")],
+    ids=str,
+)
+def test_a_namespace_without_a_plugin_is_an_error(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], where: str
+) -> None:
+    assert run(*words) == 2
+    error = capsys.readouterr().err
+    assert f"there is no pod of the kubelet plugin in namespace {where}" in error
 
 
 def test_the_plugin_of_one_node_is_read_without_a_cluster(
@@ -579,6 +618,10 @@ def test_bytes_that_are_no_text_stop_nothing(
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         run("--metrics-url", url)
+
+
+def test_a_url_may_be_one_of_tls() -> None:
+    assert run("--metrics-url", "https://127.0.0.1:1") == 2, "nobody listens there"
 
 
 @pytest.mark.parametrize("seconds", ["0.09", "3601", "nan", "often"])
@@ -658,7 +701,7 @@ def test_it_watches_until_it_is_interrupted(
     looks = Looks(3)
     monkeypatch.setattr("kubelet_plugin.commands.top.time.sleep", looks.pause)
     with pytest.raises(KeyboardInterrupt):
-        run("--watch", *words)
+        run("-w", *words)
     assert looks.seconds == [seconds] * 3
     assert capsys.readouterr().out.count("NODE") == 3
 
