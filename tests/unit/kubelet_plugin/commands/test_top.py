@@ -164,7 +164,8 @@ def test_rows_are_in_the_order_of_gpus_kinds_and_names_whatever_is_read_first() 
             *(share.format("A", 1, "b"), share.format("A", 1, "a"), whole.format("A", 1)),
             *(share.format("B", 0, "c"), whole.format("B", 0)),
             'carina_gpu_stranger_processes{UUID="B",gpu="0"} 1\n',
-            *(share.format("B", 0, "d"), 'carina_gpu_info{UUID="B",gpu="0",GPU_I_ID="1"} 1\n'),
+            share.format("B", 0, "d"),
+            'carina_gpu_info{UUID="B",gpu="0",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb"} 1\n',
         )
     )
     devices = node_usage("n", text).devices
@@ -267,6 +268,11 @@ def test_a_partition_is_shown_with_its_profile_and_the_claim_that_has_it() -> No
     assert (part.memory_used, part.memory_given, part.sm_used) == (10, 30, None)
 
 
+def test_a_partition_of_which_no_profile_is_said_is_shown_as_one() -> None:
+    (part,) = node_usage("n", 'carina_gpu_info{UUID="G",gpu="0",GPU_I_ID="3"} 1\n').devices
+    assert (part.kind, part.device) == ("mig", "mig")
+
+
 def test_the_document_has_bytes_and_parts_and_says_what_was_not_read() -> None:
     seen = report(
         use(("train",), ("train-0", 12000, 25), exceeded_since=1200.0, exceeded=1, ended=4)
@@ -306,7 +312,7 @@ def test_numbers_and_words_that_are_none_harm_nobody(text: str) -> None:
 
 
 def test_the_sum_of_numbers_that_are_larger_than_any_amount_is_one() -> None:
-    used = 'carina_share_memory_used_bytes{{UUID="G",gpu="0",pod="{}",namespace="n"}} 1.7e308\n'
+    used = 'carina_share_memory_used_bytes{{UUID="G",gpu="0",pod="{}",namespace="n"}} 1e308\n'
     pairs = (
         'carina_share_pod_info{{UUID="G",gpu="0",pod="{}",namespace="n",dra_claim_name="c"}} 1\n'
     )

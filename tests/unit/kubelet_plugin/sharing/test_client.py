@@ -331,6 +331,16 @@ def test_a_record_that_cannot_be_read_is_tried_again_in_the_same_connection(
     node.unreadable = None
     plugin.look()
     eventually(lambda: names(server) == ["a"])
+
+    caplog.clear()
+    node.unreadable = ClaimError(NodeResourceFailed(None, damage))
+    plugin.look()
+    eventually(lambda: any("cannot be told the shares" in line for line in caplog.messages))
+    node.unreadable = None
+    node.record()
+    plugin.look()
+    eventually(lambda: names(server) == [])
+    assert [len(told.shares) for told in server.told] == [1, 0], "nothing is told twice"
     assert server.accepted == 1
 
 
@@ -360,6 +370,7 @@ def test_its_threads_end(node: Node) -> None:
     plugin = node.plugin()
     started = set(threading.enumerate()) - before
     assert {thread.name for thread in started} == {"sharing", "claim-pods"}
+    assert all(thread.daemon for thread in started), "else the process does not end"
     plugin.client.stop()
     eventually(lambda: not any(thread.is_alive() for thread in started))
 
@@ -404,6 +415,9 @@ def test_that_shares_are_not_watched_is_known_after_a_while(node: Node) -> None:
     assert plugin.seen == []
     plugin.seconds = 61.0
     eventually(lambda: plugin.seen == [{}])
+    away = plugin.connected.count(False)
+    eventually(lambda: plugin.connected.count(False) > away + 3)
+    assert plugin.seen == [{}], "it is said once"
 
 
 def test_it_connects_again_after_a_kill_and_tells_everything(node: Node) -> None:

@@ -239,17 +239,41 @@ def test_a_process_that_has_the_pid_of_one_that_was_in_it_lives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (folder(cgroup) / "cgroup.kill").mkdir()
-    another = start("sleep", "1000")
-    put(cgroup, another.pid)
+    put(cgroup, start("sleep", "1000").pid)
     opened = os.pidfd_open
+    signals: list[object] = []
 
     def open_late(pid: int) -> int:
         put(cgroup)
         return opened(pid)
 
     monkeypatch.setattr("os.pidfd_open", open_late)
+    monkeypatch.setattr("signal.pidfd_send_signal", lambda *sent: signals.append(sent))
     cgroup.kill()
-    assert another.poll() is None
+    assert signals == []
+
+
+def test_a_process_that_ends_by_itself_keeps_no_other_alive(
+    cgroup: DaemonCgroup,
+    start: Callable[..., subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (folder(cgroup) / "cgroup.kill").mkdir()
+    first, second = start("sleep", "1000"), start("sleep", "1000")
+    put(cgroup, first.pid, second.pid)
+    opened = os.pidfd_open
+
+    def open_of_one_that_ends(pid: int) -> int:
+        descriptor = opened(pid)
+        monkeypatch.setattr("os.pidfd_open", opened)
+        process = first if pid == first.pid else second
+        process.kill()
+        process.wait()
+        return descriptor
+
+    monkeypatch.setattr("os.pidfd_open", open_of_one_that_ends)
+    cgroup.kill()
+    assert [process.wait(30) for process in (first, second)] == [-signal.SIGKILL] * 2
 
 
 def test_the_end_of_a_process_is_seen_by_its_descriptor(
