@@ -92,6 +92,19 @@ def test_a_pod_that_is_gone_needs_no_call_of_nvml(started: Limited) -> None:
     assert started.records() == set()
 
 
+def test_a_limit_stays_recorded_while_the_cgroups_of_the_host_cannot_be_read(
+    started: Limited,
+) -> None:
+    started.known = started.devices()
+    away = started.cgroup_root.rename(started.cgroup_root.with_name("away"))
+    started.unprepare("train")
+    assert started.records() == {"train.gpu-0.json"}
+    away.rename(started.cgroup_root)
+    started.repair()
+    assert started.records() == set()
+    assert started.limits() == {}
+
+
 def test_two_claims_of_a_pod_on_one_gpu_add_up(started: Limited) -> None:
     started.reserve("infer", POD)
     started.prepare("infer")
@@ -489,17 +502,6 @@ def test_a_repair_removes_the_limit_of_a_claim_that_is_not_recorded(started: Lim
 def unlimited(caplog: pytest.LogCaptureFixture) -> int:
     """How many times it was logged that a share is not limited."""
     return sum("is not limited" in record.message for record in caplog.records)
-
-
-def test_a_claim_that_is_prepared_anew_without_a_known_pod_is_logged_anew(
-    node: Limited, caplog: pytest.LogCaptureFixture
-) -> None:
-    node.start_pod(POD)
-    node.reserve("train")
-    for times in (1, 2):
-        node.prepare("train")
-        assert unlimited(caplog) == times
-        node.unprepare("train")
 
 
 def test_a_claim_that_an_earlier_version_prepared_stays_without_a_limit(
