@@ -40,7 +40,7 @@ def mebibytes(written: object) -> int:
     Raises:
         ValueError: it is none, or less than a MiB.
     """
-    if isinstance(written, bool) or not isinstance(written, str | int):
+    if not isinstance(written, str | int):
         raise ValueError(_REMEDY)  # noqa: TRY004 - pydantic reports it with the field
     try:
         quantity = Quantity.parse(written) if isinstance(written, str) else Quantity.of(written)

@@ -3,7 +3,6 @@
 The metrics are untrusted text: numbers that are none are left out, and names are cut.
 """
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ _HEADINGS: Final = ("NODE", "GPU", "DEVICE", "CLAIM", "POD", "MEMORY", "SM", "EN
 _MIB: Final = 2**20
 _PERCENT: Final = 0.01
 _LARGEST: Final = 2.0**64
-"""More than any amount that a GPU has; so sums are numbers, too."""
+"""More than any amount that a GPU has; so sums are finite, too: JSON has no other numbers."""
 _LONGEST: Final = 60
 """Letters of a cell."""
 _SHOWN: Final = 3
@@ -300,9 +299,7 @@ def _together(
 
 
 def _sum(metric: str, holders: Iterable[_Holder]) -> float:
-    """A finite number: JSON has no others."""
-    found = sum(holder.values.get(metric, 0.0) for holder in holders)
-    return max(-sys.float_info.max, min(found, sys.float_info.max))
+    return sum(holder.values.get(metric, 0.0) for holder in holders)
 
 
 def _most(metric: str, holders: Iterable[_Holder]) -> int:

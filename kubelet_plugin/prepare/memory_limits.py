@@ -150,7 +150,6 @@ class MemoryLimits:
             except ResourceError as error:
                 raise LeftBehindError(error.failure) from error
         self._records.remove(identity.name)
-        self._unlimited.discard(identity)
 
     def _agree(
         self,

@@ -104,8 +104,8 @@ class SharingClient:
         """Whether carina-sharing knows the shares as this process knows them."""
         self._standings: Standings | None = None
         """None before it is known whether carina-sharing is there."""
-        self._heard_at: float | None = clock()
-        """When the last connection ended, or None if nothing is said of the shares."""
+        self._heard_at = clock()
+        """When the last connection with a report ended; at first, now."""
         self._problem = ""
         self._report: SharingReport | None = None
         supervision.attend(self.look)
@@ -238,8 +238,7 @@ class SharingClient:
         self._report = None
         self._supervision.heard(None)
         self._reporter.sharing_connected(False)  # noqa: FBT003 - the value of a metric
-        if self._heard_at is not None and self._clock() - self._heard_at >= _FORGET:
-            self._heard_at = None
+        if self._clock() - self._heard_at >= _FORGET:
             self._guards.forget()
             self._set({})
 

@@ -52,7 +52,7 @@ class Hierarchies:
                 f"{root} has no hierarchy of cgroup v2 and none of systemd; cgroup_root must be "
                 "the host's cgroup file system"
             )
-        others = tuple(path for path in mounted if path not in version_2 and path != tracking[0])
+        others = tuple(path for path in mounted if path != tracking[0])
         for path in (tracking[0], *(other / _PROCESSES for other in others)):
             if not os.access(path, os.W_OK):
                 raise NoHierarchyError(
@@ -64,10 +64,10 @@ class Hierarchies:
 
 def _below(root: Path) -> list[Path]:
     try:
-        folders = sorted(path for path in root.iterdir() if (path / _PROCESSES).exists())
+        folders = sorted(root.iterdir())
     except OSError as error:
         raise NoHierarchyError(f"{root} cannot be read: {error}; set cgroup_root") from error
-    return list({path.resolve(): path for path in folders if not path.is_symlink()}.values())
+    return [path for path in folders if not path.is_symlink() and (path / _PROCESSES).exists()]
 
 
 def group_name(driver_name: str) -> str:

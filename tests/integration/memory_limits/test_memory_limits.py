@@ -4,12 +4,13 @@ Each call is that of a new plugin process. Claims have a GiB of GPU 0 for each s
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pynvml
 import pytest
 
+from kubelet_plugin.claims.drift import CdiSpecDrift, MemoryLimitDrift
 from kubelet_plugin.claims.failure import (
     ClaimError,
     EnforcementMissing,
@@ -18,10 +19,11 @@ from kubelet_plugin.claims.failure import (
 )
 from kubelet_plugin.claims.resource_failure import (
     MemoryLimitIgnored,
+    NvmlCallFailed,
     PodCgroupMissing,
     ResourceFailure,
 )
-from simulation.nvml import uninstall
+from simulation.nvml import SimulatedNode, uninstall
 from tests.fakes.nvml_calls import nvml_calls
 from tests.integration.memory_limits.limited import (
     DEMANDS_KERNEL,
@@ -32,6 +34,8 @@ from tests.integration.memory_limits.limited import (
     SHARE,
     Limited,
 )
+
+GET, SET = "nvmlDeviceGetMemoryLimits_v1", "nvmlDeviceSetMemoryLimits_v1"
 
 
 def _cause(caught: pytest.ExceptionInfo[ClaimError]) -> ResourceFailure:
@@ -65,7 +69,7 @@ def test_a_pod_is_limited_to_the_memory_of_its_share_before_its_cdi_spec_is_ther
     specs_at_a_change: list[set[str]] = []
 
     def at(_number: int, symbol: str) -> None:
-        if symbol == "nvmlDeviceSetMemoryLimits_v1" and node.records():
+        if symbol == SET and node.records():
             specs_at_a_change.append(node.specs())
 
     with nvml_calls(node.simulated.directory, at):
@@ -83,9 +87,22 @@ def test_the_last_unprepare_removes_the_limit_while_the_pod_is_there(started: Li
 
 def test_a_pod_that_is_gone_needs_no_call_of_nvml(started: Limited) -> None:
     started.end_pod(POD)
-    started.simulated.fail("nvmlDeviceSetMemoryLimits_v1", pynvml.NVML_ERROR_UNKNOWN)
+    started.simulated.fail(SET, pynvml.NVML_ERROR_UNKNOWN)
     started.unprepare("train")
     assert started.records() == set()
+
+
+def test_a_limit_stays_recorded_while_the_cgroups_of_the_host_cannot_be_read(
+    started: Limited,
+) -> None:
+    started.known = started.devices()
+    away = started.cgroup_root.rename(started.cgroup_root.with_name("away"))
+    started.unprepare("train")
+    assert started.records() == {"train.gpu-0.json"}
+    away.rename(started.cgroup_root)
+    started.repair()
+    assert started.records() == set()
+    assert started.limits() == {}
 
 
 def test_two_claims_of_a_pod_on_one_gpu_add_up(started: Limited) -> None:
@@ -151,6 +168,7 @@ def test_the_pods_of_a_claim_that_several_use_are_each_limited_and_told_none(
     assert started.limits() == {POD: GIB, OTHER: GIB}
     assert started.level("train") == "none"
     started.repair()
+    assert started.limits() == {POD: GIB, OTHER: GIB}, "nothing was seen of its pods since"
     assert started.level("train") == "none"
 
 
@@ -232,6 +250,15 @@ def test_a_pod_without_a_cgroup_does_not_start_unlimited(node: Limited) -> None:
     assert node.limits() == {POD: GIB}
 
 
+def test_without_the_cgroups_of_the_host_it_is_said_what_to_set(node: Limited) -> None:
+    node.known = node.devices()
+    node.cgroup_root.rmdir()
+    node.reserve("train", POD)
+    with pytest.raises(ClaimError, match="set cgroup_root") as caught:
+        node.prepare("train")
+    assert isinstance(_cause(caught), PodCgroupMissing)
+
+
 def test_a_group_below_that_of_a_pod_is_nobodys(node: Limited) -> None:
     (node.start_pod(OTHER) / f"kubepods/burstable/pod{POD}").mkdir(parents=True)
     node.reserve("train", POD)
@@ -288,7 +315,83 @@ def test_what_was_seen_of_a_claim_before_its_last_call_counts_no_longer(started:
     assert started.level("train") == "kernel"
 
 
+def test_that_pods_come_and_go_is_no_drift_of_the_cdi_spec(started: Limited) -> None:
+    started.start_pod(OTHER)
+    claims = started.claims()
+    claims.repair()
+    for pods, level in (((POD, OTHER), "none"), ((OTHER,), "kernel")):
+        started.seen_pods["train"] = pods
+        claims.repair()
+        assert started.level("train") == level
+    assert {type(drift) for _, drift in started.reporter.repaired} == {MemoryLimitDrift}
+
+
+@pytest.mark.parametrize("pods", [(POD,), (POD, OTHER)], ids=["one pod", "two pods"])
+def test_a_cdi_spec_that_something_else_has_removed_is_a_drift(
+    started: Limited, pods: tuple[str, ...]
+) -> None:
+    started.start_pod(OTHER)
+    started.reserve("train", *pods)
+    started.prepare("train")
+    claims = started.claims()
+    claims.repair()
+    for spec in (started.folder / "cdi").iterdir():
+        spec.unlink()
+    claims.repair()
+    assert [type(drift) for _, drift in started.reporter.repaired] == [CdiSpecDrift]
+
+
+def test_a_repair_that_finds_nothing_records_nothing_and_sets_nothing(started: Limited) -> None:
+    started.start_pod(OTHER)
+    started.seen_pods["train"] = (POD, OTHER)
+    started.repair()
+    record = started.folder / "memory-limits/train.gpu-0.json"
+    before = record.stat()
+    symbols: list[str] = []
+
+    started.known = started.devices()  # a look at the GPU sets a limit, too
+    started.seen_pods["train"] = (OTHER, POD)
+    with nvml_calls(started.simulated.directory, lambda _, symbol: symbols.append(symbol)):
+        started.repair()
+
+    assert GET in symbols
+    assert SET not in symbols
+    assert (record.stat().st_ino, record.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
 # --- what the driver does ---
+
+
+def test_a_limit_that_the_driver_refuses_fails_although_it_has_limits(started: Limited) -> None:
+    started.known = started.devices()
+    started.simulated.fail(SET, pynvml.NVML_ERROR_NOT_SUPPORTED)
+    started.reserve("infer", POD)
+    with pytest.raises(ClaimError) as caught:
+        started.prepare("infer")
+    assert isinstance(_cause(caught), NvmlCallFailed)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "failure"),
+    [
+        (lambda node: node.fail(GET, pynvml.NVML_ERROR_UNKNOWN), NvmlCallFailed),
+        (lambda node: node.hold_limits_at(7), MemoryLimitIgnored),
+    ],
+    ids=["an error", "another limit"],
+)
+def test_a_driver_that_fails_is_not_one_without_limits(
+    started: Limited, breaks: Callable[[SimulatedNode], None], failure: type
+) -> None:
+    """Although the last look at the GPU has found none."""
+    started.start_pod(OTHER)
+    started.seen_pods["train"] = (POD, OTHER)
+    started.simulated.fail(GET, pynvml.NVML_ERROR_NOT_SUPPORTED, times=4, minor=0)
+    assert not started.devices()[SHARE].gpu.memory_limits
+    breaks(started.simulated)
+    started.repair()
+    ((_, unrepaired),) = started.reporter.unrepaired
+    assert isinstance(unrepaired, NodeResourceFailed)
+    assert isinstance(unrepaired.cause, failure)
 
 
 def test_a_limit_that_does_not_hold_fails_with_what_the_driver_says(node: Limited) -> None:
@@ -302,7 +405,9 @@ def test_a_limit_that_does_not_hold_fails_with_what_the_driver_says(node: Limite
 
 
 @pytest.mark.parametrize("older", [True, False], ids=["driver r550", "driver without limits"])
-def test_a_driver_without_limits_prepares_shares_as_before(tmp_path: Path, older: bool) -> None:
+def test_a_driver_without_limits_prepares_shares_as_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, older: bool
+) -> None:
     node = Limited.create(tmp_path, driver_version=None if older else DRIVER)
     node.cgroup_root.mkdir(parents=True)
     node.simulated.limit_memory(by_cgroup=False)
@@ -311,6 +416,7 @@ def test_a_driver_without_limits_prepares_shares_as_before(tmp_path: Path, older
     node.prepare("train")
     assert node.level("train") == "none"
     assert node.records() == set()
+    assert unlimited(caplog) == 0
     node.configs["infer"] = DEMANDS_KERNEL
     node.reserve("infer", POD)
     with pytest.raises(ClaimError) as caught:
@@ -320,8 +426,8 @@ def test_a_driver_without_limits_prepares_shares_as_before(tmp_path: Path, older
 
 
 def test_a_limit_stays_while_the_driver_does_not_say_that_it_has_limits(started: Limited) -> None:
-    function, code = "nvmlDeviceGetMemoryLimits_v1", pynvml.NVML_ERROR_NOT_SUPPORTED
-    started.simulated.fail(function, code, times=4, minor=0)  # two in each of two looks
+    # Two in each of two looks.
+    started.simulated.fail(GET, pynvml.NVML_ERROR_NOT_SUPPORTED, times=4, minor=0)
     assert not started.devices()[SHARE].gpu.memory_limits
     started.repair()
     assert started.limits() == {POD: GIB}
@@ -393,6 +499,11 @@ def test_a_repair_removes_the_limit_of_a_claim_that_is_not_recorded(started: Lim
     assert started.records() == set()
 
 
+def unlimited(caplog: pytest.LogCaptureFixture) -> int:
+    """How many times it was logged that a share is not limited."""
+    return sum("is not limited" in record.message for record in caplog.records)
+
+
 def test_a_claim_that_an_earlier_version_prepared_stays_without_a_limit(
     started: Limited, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -406,7 +517,7 @@ def test_a_claim_that_an_earlier_version_prepared_stays_without_a_limit(
     claims.repair()
     assert started.limits() == {}
     assert json.dumps(started.spec("train")) == before
-    assert [r.message for r in caplog.records if "is not limited" in r.message] != []
+    assert unlimited(caplog) == 1
 
 
 def test_a_damaged_record_takes_no_memory_from_the_pod(started: Limited) -> None:
@@ -416,6 +527,17 @@ def test_a_damaged_record_takes_no_memory_from_the_pod(started: Limited) -> None
     started.repair()
     assert started.limits() == {POD: 2 * GIB}
     started.unprepare("train")
+    started.repair()
+    assert started.limits() == {POD: GIB}
+
+
+def test_a_damaged_record_keeps_no_limit_too_low(started: Limited) -> None:
+    started.reserve("infer", POD)
+    started.prepare("infer")
+    (started.folder / "memory-limits/train.gpu-0.json").write_text("{")
+    path = started.cgroup_root / f"kubepods/burstable/pod{POD}"
+    lower = pynvml.c_nvmlSetMemoryLimits_v1_t(str(path).encode(), 0, GIB // 2)
+    pynvml.nvmlDeviceSetMemoryLimits_v1(started.handle(0), lower)
     started.repair()
     assert started.limits() == {POD: GIB}
 

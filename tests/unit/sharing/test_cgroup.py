@@ -8,6 +8,7 @@ from sharing.cgroup import (
     DEFAULT_FOLDERS,
     KubepodsFolder,
     PodCgroup,
+    is_below,
     is_below_another_root,
     kubepods_folder,
     pod_of,
@@ -177,6 +178,22 @@ def test_a_path_above_the_root_of_the_cgroup_namespace_is_noticed() -> None:
 
 def test_one_hierarchy_of_v1_above_the_root_of_the_cgroup_namespace_is_noticed() -> None:
     assert is_below_another_root("4:memory:/\n1:name=systemd:/../init.scope\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0::/carina-mps.d/uid-a\n", True),
+        ("5:memory:/\n1:name=systemd:/carina-mps.d/uid-a\n", True),
+        ("0::/kubepods/pod1/carina-mps.d/uid-a\n", False),
+        ("0::/carina-mps.d.other/uid-a\n", False),
+        ("0::/\n", False),
+        ("", False),
+    ],
+)
+def test_the_processes_of_daemons_are_told_at_the_root_alone(text: str, expected: bool) -> None:
+    """A container can make cgroups of any name within its own."""
+    assert is_below(text, "carina-mps.d") is expected
 
 
 @given(st.text())

@@ -337,9 +337,38 @@ def test_a_signal_that_is_refused_is_a_reason(
     assert "cannot be sent a signal" in str(end_process(table, known))
 
 
-def test_no_descriptor_stays_open(sleepers: Sleepers) -> None:
+def test_a_tracer_that_has_ended_by_itself_leaves_the_process_ended(
+    sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, tracer, table = sleepers.start(), sleepers.start(), Table()
+    known = seen(process.pid, table)
+    tracer.kill()
+    tracer.wait()
+    monkeypatch.setattr(table, "tracer", {process.pid: tracer.pid}.get)
+    assert end_process(table, known) is None
+    assert process.wait(30) == -signal.SIGKILL
+
+
+def test_tracers_that_have_no_end_are_followed_eight_times(
+    sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, table = sleepers.start(), Table(others={os.getpid(): PodCgroup("another", None)})
+    known = seen(process.pid, table)
+    asked: list[int] = []
+
+    def tracer(pid: int) -> int:
+        asked.append(pid)
+        return os.getpid()
+
+    monkeypatch.setattr(table, "tracer", tracer)
+    assert end_process(table, known) is None
+    assert asked == [process.pid, *[os.getpid()] * 7]
+
+
+def test_no_descriptor_stays_open(sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table()
     known = [seen(sleepers.start().pid, table) for _ in range(2)]
+    monkeypatch.setattr(table, "tracer", {known[0].pid: sleepers.start().pid}.get)
     before = os.listdir("/proc/self/fd")
     for process in known:
         end_process(table, process)

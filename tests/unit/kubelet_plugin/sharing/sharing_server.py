@@ -35,10 +35,10 @@ class SharingServer:
                 connection, _ = self._listening.accept()
             except OSError:
                 return
-            self.connections.append(connection)
-            self.accepted += 1
             with suppress(OSError):  # the client has ended it
                 connection.sendall(self._first.line())
+            self.connections.append(connection)
+            self.accepted += 1
             if self._reads:
                 threading.Thread(target=self._read, args=(connection,), daemon=True).start()
 

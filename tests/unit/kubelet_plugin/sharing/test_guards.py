@@ -84,6 +84,18 @@ def test_nothing_is_left_once_it_is_gone(site: Site) -> None:
     assert site.changes == 2
 
 
+def test_what_offered_nothing_changes_nothing_when_it_is_gone(site: Site) -> None:
+    site.guards.forget()
+    assert site.changes == 0
+
+
+def test_that_an_earlier_process_knew_of_nothing_changes_nothing(site: Site) -> None:
+    site.guards.recall({"GPU-0": UNGUARDED})
+    site.hear(offers=Offers())
+    site.guards.forget()
+    assert site.changes == 0
+
+
 def test_what_was_recalled_is_gone_with_it(site: Site) -> None:
     site.guards.recall({"GPU-0": BOTH})
     site.guards.forget()
@@ -104,7 +116,7 @@ def test_a_gpu_that_is_not_watched_for_a_moment_keeps_its_guard(site: Site) -> N
 
 def test_of_a_gpu_that_cannot_be_watched_nobody_ends_violators(site: Site) -> None:
     site.hear(unseen="GPU-0")
-    site.seconds = 31.0
+    site.seconds = 30.0
     site.hear(unseen="GPU-0")
     assert site.guards.of("GPU-0") == ONLY_MPS
     assert site.guards.of("GPU-1") == BOTH

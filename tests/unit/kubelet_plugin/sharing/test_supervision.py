@@ -1,6 +1,9 @@
 """Whoever has changed the record of daemons hears what carina-sharing makes of that change."""
 
 import threading
+from collections.abc import Callable, Sequence
+
+import pytest
 
 from carina_dra.sharing.message import (
     MpsDaemon,
@@ -17,6 +20,7 @@ from kubelet_plugin.sharing.supervision import (
     SharingAway,
     Supervision,
 )
+from tests.eventually import eventually
 
 WANTED = WantedDaemon(
     claim=Reference(namespace="default", name="train", uid="train"),
@@ -94,18 +98,30 @@ def test_a_change_wakes_who_tells_it() -> None:
     assert woken.is_set()
 
 
-def test_who_waits_goes_on_with_the_answer() -> None:
+def hear(supervision: Supervision) -> None:
+    supervision.heard(report(1, READY))
+
+
+def tell(supervision: Supervision) -> None:
+    """What was reported is the answer to what is told now, which changes nothing."""
+    supervision.told(supervision.changes, 1)
+
+
+@pytest.mark.parametrize("before_last", [(), (hear, Supervision.changed)], ids=["heard", "told"])
+def test_who_waits_goes_on_with_the_answer(
+    before_last: Sequence[Callable[[Supervision], None]],
+) -> None:
     supervision = connected()
+    for step in before_last:
+        step(supervision)
     found: list[object] = []
 
     def wait() -> None:
-        found.append(supervision.wait(lambda now: isinstance(now, Answered), 60))
+        found.append(supervision.wait(lambda now: isinstance(now, Answered), 600))
 
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    supervision.heard(report(1, READY))
-    waiting.join()
-    assert found == [Answered({"train": READY}, None)]
+    threading.Thread(target=wait, daemon=True).start()
+    (tell if before_last else hear)(supervision)
+    eventually(lambda: found == [Answered({"train": READY}, None)])
 
 
 def test_who_waits_in_vain_gets_the_last_answer() -> None:
