@@ -89,11 +89,11 @@ class ProcessTable:
         return 0
 
     def of_pod(self, pod_uid: str, listed_at: int) -> Iterator[int]:
-        """Yields the PIDs of all processes of a pod that had them at a time."""
+        """Yields the PIDs of all processes of a pod's containers that had them at a time."""
         for name in os.listdir(self._proc):
             if name.isdecimal():
                 match self.find(int(name), listed_at):
-                    case FoundProcess(pod=PodCgroup(pod_uid=uid)) if uid == pod_uid:
+                    case FoundProcess(pod=PodCgroup(uid, str())) if uid == pod_uid:
                         yield int(name)
                     case _:
                         pass

@@ -199,10 +199,13 @@ def test_a_pid_that_was_not_listed_in_between_is_of_who_has_it(
     assert seen(reader, node) == [(101, OTHER, 7)]
 
 
-def test_the_processes_of_a_pod_are_those_whose_cgroup_says_so(procfs: Procfs) -> None:
+def test_the_processes_of_a_pod_are_those_whose_cgroup_is_of_its_containers(procfs: Procfs) -> None:
     for pid, pod in ((1, None), (2, UID), (3, OTHER), (4, UID)):
         procfs.add(pid, pod)
     (procfs.folder / "self").mkdir()
+    for pid, name in ((5, "crio-conmon-" + ID), (6, "")):  # CRI-O's own, and an administrator's
+        procfs.add(pid, None)
+        (procfs.folder / f"{pid}/cgroup").write_text(f"0::/kubepods/pod{UID}/{name}\n")
     assert set(procfs.table.of_pod(UID, listed_at=1000)) == {2, 4}
     assert set(procfs.table.of_pod(UID, listed_at=5)) == set()
 
