@@ -16,9 +16,11 @@ _KUBEPODS: Final = "kubepods"
 _QOS: Final = ("burstable", "besteffort")
 """A Guaranteed pod has no class in its path."""
 _UID: Final = r"(?P<uid>[0-9A-Za-z](?:[-_0-9A-Za-z]{0,126}[0-9A-Za-z])?)"
-_CONTAINER: Final = re.compile(r"(?:[a-z]+(?:-[a-z]+)*-)?(?P<id>[0-9a-f]{64})(?:\.scope)?")
+_CONTAINER: Final = re.compile(
+    r"(?!crio-conmon-)(?:[a-z]+(?:-[a-z]+)*-)?(?P<id>[0-9a-f]{64})(?:\.scope)?"
+)
 """`cri-containerd-<id>.scope`, `crio-<id>.scope` or `docker-<id>.scope` with systemd; `<id>` or
-`crio-<id>` without."""
+`crio-<id>` without. `crio-conmon-<id>` is of CRI-O, which watches the container by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,10 @@ before; so if the signal can be sent, what procfs said was of this process.
 
 A process of which a thread is traced can be kept from ending by the tracer (ptrace(2),
 PTRACE_O_TRACEEXIT). So all tracers are ended with it that are of the same pod, and their tracers.
+
+What a process had of a GPU is kept after its end by all who have its files open: processes that it
+has forked, or that it has passed them to. Files can also be in a socket, of nobody. So then all
+processes of its pod are ended.
 """
 
 import os
@@ -22,12 +26,18 @@ from sharing.use import GpuProcess
 GONE: Final = "it has ended by itself"
 ANOTHER: Final = "its PID is another process's by now"
 MOVED: Final = "it is in another cgroup by now"
+KEPT: Final = "it has ended, and no process of its pod is there that keeps what it had"
 _MOST_TRACERS: Final = 1024
 """Of a process, and of those who trace its tracers."""
 
 
 def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
-    """Sends SIGKILL to a process as it was seen; returns why it did not, None if it did."""
+    """Sends SIGKILL to a process as it was seen; returns why it did not, None if it did.
+
+    If it had ended when it was seen, it is sent to all of its pod, who keep what it had.
+    """
+    if not process.runs:
+        return _end_pod(table, process)
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -63,12 +73,20 @@ def _end_tracers(table: ProcessTable, process: GpuProcess) -> None:
         looked_at = ticks()
         for tracer in table.tracers(pending.pop()) - known:
             known.add(tracer)
-            if _end_tracer(table, tracer, looked_at, process.pod_uid):
+            if _end_of_pod(table, tracer, looked_at, process.pod_uid):
                 pending.append(tracer)
 
 
-def _end_tracer(table: ProcessTable, pid: int, looked_at: int, pod_uid: str | None) -> bool:
-    """Ends a process that traced another at a time, and returns whether it is of this pod."""
+def _end_pod(table: ProcessTable, process: GpuProcess) -> str | None:
+    now, ended = ticks(), False
+    if process.pod_uid is not None:
+        for pid in table.of_pod(process.pod_uid, now):
+            ended |= _end_of_pod(table, pid, now, process.pod_uid)
+    return None if ended else KEPT
+
+
+def _end_of_pod(table: ProcessTable, pid: int, looked_at: int, pod_uid: str | None) -> bool:
+    """Ends a process that was there at a time, and returns whether it is of this pod."""
     with suppress(OSError):  # it has ended by itself
         descriptor = os.pidfd_open(pid)
         try:

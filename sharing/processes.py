@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, Self
@@ -87,6 +87,16 @@ class ProcessTable:
                 if line.startswith(field):
                     return int(line.split()[1])
         return 0
+
+    def of_pod(self, pod_uid: str, listed_at: int) -> Iterator[int]:
+        """Yields the PIDs of all processes of a pod's containers that had them at a time."""
+        for name in os.listdir(self._proc):
+            if name.isdecimal():
+                match self.find(int(name), listed_at):
+                    case FoundProcess(pod=PodCgroup(uid, str())) if uid == pod_uid:
+                        yield int(name)
+                    case _:
+                        pass
 
     def find(self, pid: int, listed_at: int) -> FoundProcess | GoneProcess:
         """Returns the process that had this PID at a time.
@@ -197,6 +207,8 @@ class GpuProcesses:
         self._session: NvmlSession | None = None
         self._handles: dict[str, object] = {}
         """Of the session, by the UUID of the GPU."""
+        self._before: dict[str, Mapping[int, FoundProcess]] = {}
+        """Those of the last sample, by the UUID of the GPU and the PID."""
         self._measured: set[str] = set()
         """The UUIDs of GPUs whose driver has said of a process how much memory it has."""
 
@@ -219,6 +231,7 @@ class GpuProcesses:
         self._session = None
         self._sm.clear()
         self._handles.clear()
+        self._before.clear()
         self._measured.clear()
 
     def _read(self, uuid: str) -> GpuSample:
@@ -235,7 +248,7 @@ class GpuProcesses:
         if listed and uuid not in self._measured:
             return Unseen("the driver does not say how much memory processes use")
         sm_percent = self._sm_percent(uuid, handle) if listed else {}
-        return Seen(tuple(self._processes(listed, sm_percent, listed_at)))
+        return Seen(tuple(self._processes(uuid, listed, sm_percent, listed_at)))
 
     def _handle(self, uuid: str) -> object:
         handle = self._handles.get(uuid)
@@ -244,16 +257,23 @@ class GpuProcesses:
         return handle
 
     def _processes(
-        self, listed: Mapping[int, _Listed], sm_percent: Mapping[int, int] | None, listed_at: int
+        self,
+        uuid: str,
+        listed: Mapping[int, _Listed],
+        sm_percent: Mapping[int, int] | None,
+        listed_at: int,
     ) -> Iterator[GpuProcess]:
         by_size = sorted(listed.items(), key=lambda item: (-(item[1].memory or 0), item[0]))
+        before = self._before.get(uuid, {})
+        now = self._before[uuid] = {
+            pid: found
+            for pid, _ in by_size[:_MOST_PROCESSES]
+            if (found := self._looked_up(pid, listed_at, before.get(pid))) is not None
+        }
         for index, (pid, process) in enumerate(by_size):
-            found = _UNKNOWN
-            if index < _MOST_PROCESSES:
-                looked_up = self._table.find(pid, listed_at)
-                if isinstance(looked_up, GoneProcess) or looked_up.is_mps_server:
-                    continue
-                found = looked_up
+            found = now.get(pid) if index < _MOST_PROCESSES else _UNKNOWN
+            if found is None or found.is_mps_server:
+                continue
             yield GpuProcess(
                 pid=pid,
                 started=found.started,
@@ -264,6 +284,24 @@ class GpuProcesses:
                 sm_percent=None if sm_percent is None else sm_percent.get(pid, 0),
                 outside_mps=process.outside_mps,
             )
+
+    def _looked_up(
+        self, pid: int, listed_at: int, before: FoundProcess | None
+    ) -> FoundProcess | None:
+        """Returns the process of a PID that the driver lists; None if it is not known.
+
+        While the PID is in one list after the other, it is of the same process, also if that has
+        ended: others can keep what it had, such as children, which have its files open. Its PID can
+        be of another process by then.
+        """
+        found = self._table.find(pid, listed_at)
+        if before is None:
+            return None if isinstance(found, GoneProcess) else found
+        match found:
+            case FoundProcess(started, runs=True) if started == before.started:
+                return found
+            case _:  # with cgroup v1, one that has ended is of no pod
+                return replace(before, runs=False)
 
     def _sm_percent(self, uuid: str, handle: object) -> Mapping[int, int] | None:
         """What the processes of a GPU compute, by PID, as of a second ago at most."""

@@ -6,9 +6,9 @@ has lost the least work, and the use was within its limit before it. The limit i
 `exceeded`, with its margin. Processes of a pod that is under MPS are ended if they compute outside
 of MPS in two samples in a row.
 
-What a process has that was ended does not count while the driver frees it, so that no other is
+What a process has that has ended does not count while the driver frees it, so that no other is
 ended for it. A process that the kernel does not let end keeps what it has, and counts again after a
-while.
+while. So does what others keep of one that has ended: these are to be ended then.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -46,7 +46,7 @@ class Violator:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A process that was ended, and may still be there."""
+    """A process that was ended or has ended, and may still be listed."""
 
     process: tuple[int, int]
     """Its identity."""
@@ -78,8 +78,9 @@ class Violations:
         return Violations(awaited=self.awaited)
 
     def after_end(self, ended: GpuProcess) -> "Violations":
-        """What it is when a process was ended."""
-        return replace(self, awaited=(*self.awaited, Awaited(ended.identity)))
+        """What it is when a process was ended, or those that keep what it had."""
+        others = (awaited for awaited in self.awaited if awaited.process != ended.identity)
+        return replace(self, awaited=(*others, Awaited(ended.identity, ended.runs)))
 
 
 def violators(
@@ -96,10 +97,10 @@ def violators(
     """
     if before.at is not None and 0 <= now - before.at < APART:
         return (), before
-    awaited = _still_there(before.awaited, processes)
+    pods = {pod.uid: pod for pod in use.pods}
+    awaited = _still_there(before.awaited, processes, pods)
     freeing = {ended.process for ended in awaited if ended.frees}
     sent = {ended.process for ended in awaited}
-    pods = {pod.uid: pod for pod in use.pods}
     own = [
         process
         for process in processes
@@ -127,11 +128,17 @@ def violators(
 
     can_be_ended = [process for process in own if process.runs and process.identity not in sent]
     if after.above >= IN_A_ROW:
-        for process in sorted(can_be_ended, key=_size, reverse=True):
+        kept = (process for process in own if process.memory and not process.runs)
+        for process in (
+            *sorted(kept, key=_size)[-1:],
+            *sorted(can_be_ended, key=_size, reverse=True),
+        ):
             if mib(left) <= limit or not process.memory:
                 break
             choose(process, "memory")
             left -= process.memory
+            if not process.runs:
+                after = after.after_end(process)
     for process in can_be_ended:
         if process.identity in after.outside & before.outside:
             choose(process, "mps")
@@ -144,7 +151,7 @@ def held(processes: Iterable[GpuProcess], after: Violations) -> tuple[GpuProcess
     A tracer may keep one from ending that was none of it before.
     """
     ended = {awaited.process for awaited in after.awaited if awaited.runs}
-    return tuple(process for process in processes if process.identity in ended)
+    return tuple(process for process in processes if process.runs and process.identity in ended)
 
 
 def joined(parts: Sequence[Violations]) -> Violations:
@@ -182,19 +189,20 @@ def pods_under_mps(wanted: WantedShares) -> frozenset[tuple[str, str]]:
 
 
 def _still_there(
-    awaited: Iterable[Awaited], processes: Iterable[GpuProcess]
+    awaited: Iterable[Awaited], processes: Iterable[GpuProcess], pods: Collection[str]
 ) -> tuple[Awaited, ...]:
-    """Those of any pod: with cgroup v1, a process that has ended is of no cgroup."""
-    there = {process.identity: process for process in processes} if awaited else {}
+    """Those that are listed, and others of the pods that have ended by themselves.
+
+    The first can be of any pod: with cgroup v1, a process that has ended is of no cgroup.
+    """
+    known = {ended.process: ended for ended in awaited}
     found = []
-    for ended in awaited:
-        process = there.get(ended.process)
-        if process is None:
-            continue
-        if process.runs == ended.runs:
+    for process in processes:
+        ended = known.get(process.identity)
+        if ended is not None and process.runs == ended.runs:
             found.append(replace(ended, samples=ended.samples + 1))
-        else:
-            found.append(Awaited(ended.process, process.runs, 1))
+        elif ended is not None or (not process.runs and process.pod_uid in pods):
+            found.append(Awaited(process.identity, process.runs, 1))
     return tuple(found)
 
 

@@ -45,7 +45,8 @@ class DaemonRecords:
 
     def wanted(self) -> tuple[WantedDaemon, ...]:
         """Returns all daemons that are recorded, sorted by the UIDs of their claims."""
-        return tuple(record.wanted for record in self._folder.all().values())
+        records = self._folder.all().items()
+        return tuple(record.wanted for claim, record in records if record.wanted.claim.uid == claim)
 
     def read(self, claim: str) -> DaemonRecord | None:
         """Returns what is recorded for a claim; None if nothing."""

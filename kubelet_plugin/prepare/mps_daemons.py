@@ -172,7 +172,8 @@ class MpsDaemons:
     def _there(self) -> Collection[str]:
         """Returns the UIDs of the claims whose daemon has a folder."""
         try:
-            return os.listdir(self._folders)
+            with os.scandir(self._folders) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except FileNotFoundError:
             return ()
         except OSError as error:

@@ -91,6 +91,21 @@ def test_memory_that_is_being_freed_ends_no_other(node: Site, cgroups: Kubepods)
     assert second.poll() is None
 
 
+def test_what_a_process_had_is_not_kept_by_others_of_its_pod(node: Site, cgroups: Kubepods) -> None:
+    """The driver lists it while a process that it has forked has its files open."""
+    trainer, neighbour = run(node, cgroups, "a", 2000), run(node, cgroups, "b", 900)
+    move(node.sleeper(), cgroups.container(uid("a")))
+    forked = node.processes[-1]
+    with node.connected() as plugin:
+        plugin.want(node.share("a", "a"), node.share("b", "b"))
+        assert trainer.wait(30) == -signal.SIGKILL
+        assert plugin.use("a", lambda use: use.ended).used_mib == 2000
+        assert was_ended(node, forked)
+        node.gpus.end_process(0, trainer.pid)
+        plugin.use("a", lambda use: use.ended == 2 and use.used_mib == 0)
+    assert neighbour.poll() is None
+
+
 def test_processes_of_pods_that_share_a_claim_count_together(node: Site, cgroups: Kubepods) -> None:
     first, second = run(node, cgroups, "a", 500), run(node, cgroups, "b", 600)
     with node.connected() as plugin:

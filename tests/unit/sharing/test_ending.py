@@ -16,7 +16,7 @@ import pytest
 
 from sharing import ending
 from sharing.cgroup import PodCgroup
-from sharing.ending import ANOTHER, GONE, MOVED, end_process
+from sharing.ending import ANOTHER, GONE, KEPT, MOVED, end_process
 from sharing.processes import FoundProcess, GoneProcess, ProcessTable, ticks
 from sharing.use import GpuProcess
 from tests.eventually import eventually
@@ -138,6 +138,23 @@ def test_a_process_whose_parent_has_not_heard_of_its_end_is_not(sleepers: Sleepe
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert end_process(table, known) == GONE
+
+
+def test_all_of_its_pod_are_ended_where_a_process_had_ended_and_others_keep_what_it_had(
+    sleepers: Sleepers,
+) -> None:
+    process, forked, neighbour, host = (sleepers.start() for _ in range(4))
+    another = PodCgroup("another", POD.container_id)
+    table = Table(None, {process.pid: POD, forked.pid: POD, neighbour.pid: another})
+    known = replace(seen(process.pid, table), runs=False)
+    process.kill()
+    process.wait()
+    began = ticks()
+    eventually(lambda: ticks() > began)
+    assert end_process(table, known) is None
+    assert forked.wait(30) == -signal.SIGKILL
+    assert (neighbour.poll(), host.poll()) == (None, None)
+    assert end_process(table, known) == KEPT
 
 
 @needs_pids

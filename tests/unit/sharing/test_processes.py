@@ -1,12 +1,13 @@
 """Processes of GPUs, by simulated NVML and the procfs of this machine."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from tests.eventually import eventually
 
 MIB = 2**20
 UID, ID = "0a1b2c3d-1111-2222-3333-444455556666", "4f" * 32
+OTHER = "0a1b2c3d-1111-2222-3333-777788889999"
 
 
 @dataclass
@@ -154,6 +156,58 @@ def test_a_process_that_has_ended_is_left_out(
 ) -> None:
     node.run_process(0, 101)
     assert seen(reader, node) == []
+
+
+@pytest.mark.parametrize("taken_by", [None, OTHER])
+def test_a_process_has_what_the_driver_lists_of_it_also_when_it_has_ended(
+    reader: Reader, node: SimulatedNode, procfs: Procfs, taken_by: str | None
+) -> None:
+    """Those that it has forked keep it. Its PID may be another process's by now."""
+    procfs.add(101, UID)
+    node.run_process(0, 101, memory=5 * MIB)
+    before = sample(reader, node)
+    shutil.rmtree(procfs.folder / "101")
+    if taken_by is not None:
+        procfs.add(101, taken_by, began=9)
+    assert isinstance(before, Seen)
+    ended = tuple(replace(known, runs=False) for known in before.processes)
+    assert [sample(reader, node) for _ in range(2)] == [Seen(ended)] * 2
+
+
+def test_a_process_whose_parent_has_not_heard_of_its_end_is_of_its_pod_as_before(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    procfs.add(101, UID)
+    node.run_process(0, 101, memory=5 * MIB)
+    sample(reader, node)
+    procfs.end_first_thread(101, threads=1)
+    found = sample(reader, node)
+    assert isinstance(found, Seen)
+    assert [(known.pod_uid, known.runs) for known in found.processes] == [(UID, False)]
+
+
+def test_a_pid_that_was_not_listed_in_between_is_of_who_has_it(
+    reader: Reader, node: SimulatedNode, procfs: Procfs
+) -> None:
+    procfs.add(101, UID)
+    node.run_process(0, 101, memory=5 * MIB)
+    sample(reader, node)
+    node.end_process(0, 101)
+    sample(reader, node)
+    procfs.add(101, OTHER, began=9)
+    node.run_process(0, 101, memory=7 * MIB)
+    assert seen(reader, node) == [(101, OTHER, 7)]
+
+
+def test_the_processes_of_a_pod_are_those_whose_cgroup_is_of_its_containers(procfs: Procfs) -> None:
+    for pid, pod in ((1, None), (2, UID), (3, OTHER), (4, UID)):
+        procfs.add(pid, pod)
+    (procfs.folder / "self").mkdir()
+    for pid, name in ((5, "crio-conmon-" + ID), (6, "")):  # CRI-O's own, and an administrator's
+        procfs.add(pid, None)
+        (procfs.folder / f"{pid}/cgroup").write_text(f"0::/kubepods/pod{UID}/{name}\n")
+    assert set(procfs.table.of_pod(UID, listed_at=1000)) == {2, 4}
+    assert set(procfs.table.of_pod(UID, listed_at=5)) == set()
 
 
 def test_a_process_that_ends_while_it_is_looked_up_has_ended(procfs: Procfs) -> None:

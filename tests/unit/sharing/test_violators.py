@@ -157,12 +157,40 @@ def test_that_the_use_of_one_waits_keeps_no_other() -> None:
 
 
 def test_the_driver_has_a_while_to_free_what_an_ended_process_had() -> None:
-    """A parent that does not wait for its child must not keep others from being ended."""
     watch = train()
     watch.sample(much(1), much(2, 900))
     assert watch.sample(much(1), much(2, 900)) == [1]
     two = (replace(much(1), runs=False), much(2, 900))
     assert [watch.sample(*two) for _ in range(FREEING)] == [[]] * FREEING
+
+
+def test_who_is_kept_from_ending_is_one_that_runs() -> None:
+    """Also where a sample is taken at the same time as the one before."""
+    watch = train()
+    watch.sample(much(1))
+    assert watch.sample(much(1)) == [1]
+    for runs, kept in ((True, [1]), (False, [])):
+        last = Seen((replace(much(1), runs=runs),))
+        found = observe(watch.asked, {"GPU-0": last}, watch.past, watch.now)
+        assert [process.pid for process in found.held] == kept
+
+
+def test_who_keeps_what_a_process_had_is_ended_in_its_place() -> None:
+    """Such as those that it has forked. It may have ended by itself."""
+    watch = train()
+    two = (replace(much(1), runs=False), much(2, 6000))
+    fits = (two[0], much(2, 900))
+    assert [watch.sample(*fits) for _ in range(FREEING + 1)] == [[]] * (FREEING + 1)
+    assert watch.sample(*two) == [1, 2]
+    assert [watch.sample(*fits) for _ in range(FREEING)] == [[]] * FREEING
+    assert [watch.sample(*fits), watch.sample(*fits)] == [[], [1]]
+
+
+def test_a_process_that_has_ended_and_has_nothing_keeps_no_other() -> None:
+    watch = train()
+    two = (replace(process("train", None), runs=False), much(2))
+    for _ in range(FREEING):
+        watch.sample(two[0])
     assert [watch.sample(*two), watch.sample(*two)] == [[], [2]]
 
 

@@ -51,6 +51,15 @@ def test_what_this_version_cannot_read_counts_as_none_and_says_why(
     assert reason in logged.__dict__["reason"]
 
 
+def test_a_copy_of_a_record_beside_it_is_none(tmp_path: Path) -> None:
+    """Such as an administrator's, of what the claim needed before."""
+    records = DaemonRecords(tmp_path, "boot")
+    records.store(DaemonRecord(WANTED.model_copy(update={"thread_percentage": 20})))
+    (tmp_path / "uid-a.json").rename(tmp_path / "uid-a-before.json")
+    records.store(DaemonRecord(WANTED))
+    assert records.wanted() == (WANTED,)
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", "null", "[" * 100_000])
 def test_a_damaged_file_counts_as_none(tmp_path: Path, content: str) -> None:
     records = DaemonRecords(tmp_path, "boot")

@@ -277,3 +277,12 @@ def test_one_without_a_record_is_not_waited_for(port: Port) -> None:
     supervision = Waiting(says())
     port.remove(supervision)
     assert supervision.asked == []
+
+
+def test_a_file_among_the_folders_of_daemons_is_none(port: Port) -> None:
+    """It must not keep the node from being released."""
+    (port.folders / "uid-a").mkdir(parents=True)
+    (port.folders / "notes.txt").touch()
+    daemons = MpsDaemons(port.records, port.folders, Waiting())
+    assert daemons.left() == ("uid-a",)
+    assert daemons.observe() == {daemon_identity("uid-a")}
