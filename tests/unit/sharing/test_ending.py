@@ -354,6 +354,20 @@ def test_a_signal_that_is_refused_is_a_reason(
     assert "cannot be sent a signal" in str(end_process(table, known))
 
 
+def traced_by(
+    monkeypatch: pytest.MonkeyPatch, table: ProcessTable, tracers: Mapping[int, int]
+) -> list[int]:
+    """Has a process traced by another; returns the processes whose tracers are asked for."""
+    asked: list[int] = []
+
+    def found(pid: int) -> frozenset[int]:
+        asked.append(pid)
+        return frozenset({tracers[pid]} if pid in tracers else ())
+
+    monkeypatch.setattr(table, "tracers", found)
+    return asked
+
+
 def test_a_tracer_that_has_ended_by_itself_leaves_the_process_ended(
     sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,31 +375,29 @@ def test_a_tracer_that_has_ended_by_itself_leaves_the_process_ended(
     known = seen(process.pid, table)
     tracer.kill()
     tracer.wait()
-    monkeypatch.setattr(table, "tracer", {process.pid: tracer.pid}.get)
+    traced_by(monkeypatch, table, {process.pid: tracer.pid})
     assert end_process(table, known) is None
     assert process.wait(30) == -signal.SIGKILL
 
 
-def test_tracers_that_have_no_end_are_followed_eight_times(
+def test_tracers_of_each_other_are_followed_once(
     sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process, table = sleepers.start(), Table(others={os.getpid(): PodCgroup("another", None)})
+    process, first, second, table = *(sleepers.start() for _ in range(3)), Table()
     known = seen(process.pid, table)
-    asked: list[int] = []
-
-    def tracer(pid: int) -> int:
-        asked.append(pid)
-        return os.getpid()
-
-    monkeypatch.setattr(table, "tracer", tracer)
+    chain = {process.pid: first.pid, first.pid: second.pid, second.pid: first.pid}
+    asked = traced_by(monkeypatch, table, chain)
+    began = ticks()
+    eventually(lambda: ticks() > began)  # before, a PID may be another's by now
     assert end_process(table, known) is None
-    assert asked == [process.pid, *[os.getpid()] * 7]
+    assert asked == [process.pid, first.pid, second.pid]
+    assert {ended.wait(30) for ended in (process, first, second)} == {-signal.SIGKILL}
 
 
 def test_no_descriptor_stays_open(sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table()
     known = [seen(sleepers.start().pid, table) for _ in range(2)]
-    monkeypatch.setattr(table, "tracer", {known[0].pid: sleepers.start().pid}.get)
+    traced_by(monkeypatch, table, {known[0].pid: sleepers.start().pid})
     before = os.listdir("/proc/self/fd")
     for process in known:
         end_process(table, process)
