@@ -361,31 +361,28 @@ def test_a_tracer_that_has_ended_by_itself_leaves_the_process_ended(
     known = seen(process.pid, table)
     tracer.kill()
     tracer.wait()
-    monkeypatch.setattr(table, "tracer", {process.pid: tracer.pid}.get)
+    monkeypatch.setattr(table, "tracers", lambda _: frozenset({tracer.pid}))
     assert end_process(table, known) is None
     assert process.wait(30) == -signal.SIGKILL
 
 
-def test_tracers_that_have_no_end_are_followed_eight_times(
+def test_processes_that_are_said_to_trace_each_other_are_ended_once(
     sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process, table = sleepers.start(), Table(others={os.getpid(): PodCgroup("another", None)})
-    known = seen(process.pid, table)
-    asked: list[int] = []
-
-    def tracer(pid: int) -> int:
-        asked.append(pid)
-        return os.getpid()
-
-    monkeypatch.setattr(table, "tracer", tracer)
+    first, second, table = sleepers.start(), sleepers.start(), Table()
+    known = seen(first.pid, table)
+    eventually(lambda: isinstance(table.find(second.pid, ticks()), FoundProcess))
+    both = frozenset({first.pid, second.pid})
+    monkeypatch.setattr(table, "tracers", lambda pid: both - {pid})
     assert end_process(table, known) is None
-    assert asked == [process.pid, *[os.getpid()] * 7]
+    assert [process.wait(30) for process in (first, second)] == [-signal.SIGKILL] * 2
 
 
 def test_no_descriptor_stays_open(sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table()
     known = [seen(sleepers.start().pid, table) for _ in range(2)]
-    monkeypatch.setattr(table, "tracer", {known[0].pid: sleepers.start().pid}.get)
+    tracers = frozenset({sleepers.start().pid})
+    monkeypatch.setattr(table, "tracers", lambda _: tracers)
     before = os.listdir("/proc/self/fd")
     for process in known:
         end_process(table, process)
