@@ -235,6 +235,48 @@ def test_a_partition_is_shown_with_its_profile_and_the_claim_that_has_it() -> No
     assert (part.memory_used, part.memory_given, part.sm_used) == (10, 30, None)
 
 
+def test_the_document_names_all_that_is_known_of_a_device() -> None:
+    share = DeviceUsage(
+        *("n", 1, "GPU-1", "share", "share"),
+        claims=(("team", "train"),),
+        pods=(("team", "train-0"),),
+        memory_used=1.0,
+        memory_given=2.0,
+        sm_used=0.25,
+        sm_given=0.5,
+        memory_enforcement="mps",
+        exceeded=True,
+        exceeded_times=3,
+        ended=4,
+        idle_since=1000.0,
+    )
+    node = NodeUsage("n", watched=True, unwatched={"gpu-0": "lost"}, devices=(share,))
+    assert document([node], {"m": "away"}) == {
+        "nodes": [{"node": "n", "watched": True, "unwatched": {"gpu-0": "lost"}}],
+        "devices": [
+            {
+                "node": "n",
+                "gpu": "gpu-1",
+                "uuid": "GPU-1",
+                "type": "share",
+                "device": "share",
+                "claims": [{"namespace": "team", "name": "train"}],
+                "pods": [{"namespace": "team", "name": "train-0"}],
+                "memoryUsed": 1.0,
+                "memoryGiven": 2.0,
+                "smUsed": 0.25,
+                "smGiven": 0.5,
+                "memoryEnforcement": "mps",
+                "exceeded": True,
+                "exceededTimes": 3,
+                "processesEnded": 4,
+                "idleSince": 1000.0,
+            }
+        ],
+        "unreadable": [{"node": "m", "reason": "away"}],
+    }
+
+
 def test_a_partition_of_which_no_profile_is_said_is_shown_as_one() -> None:
     (part,) = node_usage("n", 'carina_gpu_info{UUID="G",gpu="0",GPU_I_ID="3"} 1\n').devices
     assert (part.kind, part.device) == ("mig", "mig")

@@ -76,6 +76,13 @@ def test_a_uid_that_is_none_names_no_group(tmp_path: Path, uid: str) -> None:
     assert pod_cgroup(tmp_path, uid) is None
 
 
+def test_files_are_no_groups_however_many_there_are(tmp_path: Path) -> None:
+    for number in range(1000):
+        (tmp_path / f"cgroup.{number}").touch()
+    (tmp_path / f"kubelet/kubepods/pod{UID}").mkdir(parents=True)
+    assert pod_cgroup(tmp_path, UID) == tmp_path / f"kubelet/kubepods/pod{UID}"
+
+
 def test_a_link_is_no_group(tmp_path: Path) -> None:
     """As with cgroup v1, where `cpu` is a link to `cpu,cpuacct`."""
     (tmp_path / f"cpu,cpuacct/kubepods/pod{UID}").mkdir(parents=True)

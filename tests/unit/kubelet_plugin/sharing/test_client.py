@@ -126,6 +126,9 @@ def test_a_record_that_cannot_be_read_is_tried_again_in_the_same_connection(
     plugin.look()
     eventually(lambda: any("cannot be told the shares" in line for line in caplog.messages))
     node.unreadable = None
+    reads = plugin.reads
+    plugin.look()
+    eventually(lambda: plugin.reads > reads)
     node.record()
     plugin.look()
     eventually(lambda: names(server) == [])
@@ -196,6 +199,22 @@ def test_that_it_comes_and_goes_is_logged_each_time(
         "carina-sharing is there",
         away,
     ]
+
+
+def test_a_connection_that_breaks_again_is_logged_again(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = node.server()
+    node.plugin()
+    for times in (1, 2):
+        eventually(lambda times=times: server.accepted == times)  # type: ignore[misc]
+        server.drop()
+        eventually(
+            lambda times=times: (
+                caplog.messages  # type: ignore[misc]
+                == ["no connection to carina-sharing; retrying"] * times
+            )
+        )
 
 
 def test_that_shares_are_not_watched_is_known_after_a_while(node: Node) -> None:
