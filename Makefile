@@ -16,7 +16,7 @@ ON_KUBERNETES := kubernetes or node or helm
 REST_LOG := .cluster/test.log
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test test-fast demo release bench gpu-proof cluster cluster-down docs manifests proto lock clean
+.PHONY: help setup lint types rest-of-lint format test test-fast demo release bench gpu-proof cluster cluster-down docs manifests proto lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -31,9 +31,14 @@ setup: .venv/.ready ## makes .venv from the lock file
 	touch $@
 
 lint: setup ## style, types, layering, generated code, links of the docs
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types rest-of-lint
+
+types: setup
+	$(BIN)/mypy
+
+rest-of-lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python -m deploy.generate --check
