@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from carina_dra.sharing.files import MPS_PIPES, MPS_SHM
-from carina_dra.sharing.message import WantedDaemon
+from carina_dra.sharing.message import MpsDaemon, WantedDaemon
 from kubelet_plugin.claims.resource_failure import (
     MpsDaemonNotEnded,
     MpsDaemonNotReady,
@@ -30,6 +30,7 @@ from kubelet_plugin.prepare.resource import (
     ResourceError,
     daemon_identity,
 )
+from kubelet_plugin.sharing.standing import printable
 from kubelet_plugin.sharing.supervision import (
     Answered,
     NotAnswered,
@@ -45,6 +46,8 @@ _AWAY: Final = 2.0
 """Seconds for which carina-sharing is waited for, such as while it starts again."""
 _AGAIN: Final = 0.5
 """Seconds for either, if the last call for the claim waited in vain."""
+_LONGEST: Final = 500
+"""Letters of what carina-sharing says, so that an Event has room for the rest."""
 _ENDING: Final = 1.0
 """Seconds for which the end of a daemon is waited for."""
 
@@ -151,11 +154,11 @@ class MpsDaemons:
             case NotAnswered():
                 raise ResourceError(MpsDaemonNotReady(claim, "carina-sharing does not answer"))
             case Answered(_, no_mps) if no_mps is not None:
-                raise ResourceError(MpsDaemonNotReady(claim, no_mps))
+                raise ResourceError(MpsDaemonNotReady(claim, printable(no_mps, _LONGEST)))
             case Answered(daemons):
                 found = daemons.get(claim)
                 if found is None or found.wanted != wanted or found.state != "ready":
-                    reason = "it has not been started" if found is None else found.reason
+                    reason = "it has not been started" if found is None else _why(found)
                     reason = reason or f"it has not started within {_PATIENCE:g} s"
                     raise ResourceError(MpsDaemonNotReady(claim, reason))
                 self._in_vain.discard(claim)
@@ -167,7 +170,7 @@ class MpsDaemons:
         nobody."""
         found = answer.daemons.get(wanted.claim.uid) if isinstance(answer, Answered) else None
         if found is not None and found.state == "failed":
-            raise ResourceError(MpsDaemonNotReady(wanted.claim.uid, found.reason or "it fails"))
+            raise ResourceError(MpsDaemonNotReady(wanted.claim.uid, _why(found) or "it fails"))
 
     def _there(self) -> Collection[str]:
         """Returns the UIDs of the claims whose daemon has a folder."""
@@ -185,6 +188,11 @@ class MpsDaemons:
                     "check that the folder exists and is readable",
                 )
             ) from error
+
+
+def _why(daemon: MpsDaemon) -> str:
+    """Who is root in a container can answer for the daemon, and operators read it."""
+    return printable(daemon.reason, _LONGEST)
 
 
 def _is_decided(wanted: WantedDaemon, answer: SharingAnswer) -> bool:
@@ -220,5 +228,5 @@ def _present(claim: str, answer: SharingAnswer) -> str:
             return "carina-sharing does not answer"
         case Answered(daemons):
             found = daemons.get(claim)
-            return (found.reason if found else "") or "carina-sharing is ending it"
+            return (_why(found) if found else "") or "carina-sharing is ending it"
     assert_never(answer)

@@ -166,6 +166,13 @@ def test_one_that_will_not_be_ready_is_refused_at_once(
     assert len(supervision.steps) == 1
 
 
+def test_a_daemons_answer_has_no_control_characters_for_the_terminals_of_operators(
+    port: Port,
+) -> None:
+    said = MpsDaemon(wanted=WANTED, state="failed", reason="it said \x1b[2J")
+    assert "it said ?[2J;" in port.refused(Waiting(says(said)))
+
+
 def test_it_is_not_waited_long_for_carina_sharing_itself(port: Port) -> None:
     supervision = Waiting()
     port.refused(supervision)
