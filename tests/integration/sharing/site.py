@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from tests.eventually import eventually
 MIB = 2**20
 _TOP = "/tmp"
 """Paths of sockets have limits, and MPS daemons have another /dev/shm than other processes."""
+_REPORTED_S = 120.0
+"""A report comes every ten seconds at least."""
 _numbers = itertools.count()
 
 
@@ -163,11 +166,12 @@ class Plugin:
     def report(self, holds: Callable[[SharingReport], object]) -> SharingReport:
         """The next report of the last generation for which something holds."""
         seen: list[SharingReport] = []
+        deadline = time.monotonic() + _REPORTED_S
         for line in self.lines:
             seen.append(SharingReport.parse(line))
             if seen[-1].generation == self.site.generation and holds(seen[-1]):
                 return seen[-1]
-            assert len(seen) < 300, f"it does not come to hold: {seen[-1]}"
+            assert time.monotonic() < deadline, f"it does not come to hold: {seen[-1]}"
         raise AssertionError(f"the connection was closed after {seen[-1:]}: {self.site.log}")
 
     def daemon(self, claim: str, holds: Callable[[MpsDaemon], object]) -> MpsDaemon:

@@ -108,11 +108,16 @@ def test_the_name_of_a_pod_outside_of_the_kubelets_cgroup_says_nothing(
     assert (report.uses[0].used_mib, report.strangers[0].memory_mib) == (0, 700)
 
 
-def test_a_process_that_has_ended_is_charged_to_nobody(node: Site, cgroups: Kubepods) -> None:
-    run(node, cgroups, "a", 5000)
+def test_what_is_kept_of_a_process_that_has_ended_is_charged_to_its_pod(
+    node: Site, cgroups: Kubepods
+) -> None:
+    pid = run(node, cgroups, "a", 5000)
     with node.connected() as plugin:
         plugin.want(node.share("a", "a"))
         plugin.use("a", lambda use: use.exceeded)
         node.processes[-1].kill()
         node.processes[-1].wait()
+        node.gpus.run_process(0, pid, memory=6000 * MIB)
+        plugin.use("a", lambda use: use.used_mib == 6000)
+        node.gpus.end_process(0, pid)
         plugin.use("a", lambda use: use.used_mib == 0)
