@@ -25,6 +25,9 @@ _MOST_PROCESSES: Final = 4096
 the memory that each needs to compute. More of them must not cost more time."""
 _MOST_THREADS: Final = 256
 """Of a process that are looked at. A process makes thousands at no cost."""
+_REMEMBERED: Final = 5.0
+"""Seconds for which the last list of a GPU says whose its PIDs are. After longer, such as while it
+had no share, they may have been given away."""
 _SM_WINDOW: Final = 1.0
 """Seconds."""
 _NONE_COMPUTED: Final = "NVML_ERROR_NOT_FOUND"
@@ -207,8 +210,8 @@ class GpuProcesses:
         self._session: NvmlSession | None = None
         self._handles: dict[str, object] = {}
         """Of the session, by the UUID of the GPU."""
-        self._before: dict[str, Mapping[int, FoundProcess]] = {}
-        """Those of the last sample, by the UUID of the GPU and the PID."""
+        self._last: dict[str, _Last] = {}
+        """By the UUID of the GPU."""
         self._measured: set[str] = set()
         """The UUIDs of GPUs whose driver has said of a process how much memory it has."""
 
@@ -231,7 +234,7 @@ class GpuProcesses:
         self._session = None
         self._sm.clear()
         self._handles.clear()
-        self._before.clear()
+        self._last.clear()
         self._measured.clear()
 
     def _read(self, uuid: str) -> GpuSample:
@@ -264,14 +267,15 @@ class GpuProcesses:
         listed_at: int,
     ) -> Iterator[GpuProcess]:
         by_size = sorted(listed.items(), key=lambda item: (-(item[1].memory or 0), item[0]))
-        before = self._before.get(uuid, {})
-        now = self._before[uuid] = {
+        before = self._remembered(uuid)
+        known = {
             pid: found
             for pid, _ in by_size[:_MOST_PROCESSES]
             if (found := self._looked_up(pid, listed_at, before.get(pid))) is not None
         }
+        self._last[uuid] = _Last(self._now(), known)
         for index, (pid, process) in enumerate(by_size):
-            found = now.get(pid) if index < _MOST_PROCESSES else _UNKNOWN
+            found = known.get(pid) if index < _MOST_PROCESSES else _UNKNOWN
             if found is None or found.is_mps_server:
                 continue
             yield GpuProcess(
@@ -284,6 +288,12 @@ class GpuProcesses:
                 sm_percent=None if sm_percent is None else sm_percent.get(pid, 0),
                 outside_mps=process.outside_mps,
             )
+
+    def _remembered(self, uuid: str) -> Mapping[int, FoundProcess]:
+        last = self._last.get(uuid)
+        if last is None or not 0 <= self._now() - last.at < _REMEMBERED:
+            return {}
+        return last.by_pid
 
     def _looked_up(
         self, pid: int, listed_at: int, before: FoundProcess | None
@@ -331,6 +341,14 @@ def _listed(
     if mps is not None:
         outside = {process.pid for process in compute} - {process.pid for process in mps}
     return {pid: _Listed(used, pid in outside) for pid, used in memory.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The processes of a GPU in its last sample."""
+
+    at: float
+    by_pid: Mapping[int, FoundProcess]
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,21 @@ def test_a_pid_that_was_not_listed_in_between_is_of_who_has_it(
     assert seen(reader, node) == [(101, OTHER, 7)]
 
 
+@pytest.mark.parametrize(("pause", "owner"), [(4.9, UID), (5.0, OTHER), (-1.0, OTHER)])
+def test_a_pid_that_was_listed_long_ago_is_of_who_has_it(
+    reader: Reader, node: SimulatedNode, procfs: Procfs, pause: float, owner: str
+) -> None:
+    """A GPU is not looked at while it has no share."""
+    at = 1000.0
+    reader = replace(reader, processes=GpuProcesses(procfs.table, lambda: at))
+    procfs.add(101, UID)
+    node.run_process(0, 101, memory=5 * MIB)
+    sample(reader, node)
+    procfs.add(101, OTHER, began=9)
+    at += pause
+    assert seen(reader, node) == [(101, owner, 5)]
+
+
 def test_the_processes_of_a_pod_are_those_whose_cgroup_is_of_its_containers(procfs: Procfs) -> None:
     for pid, pod in ((1, None), (2, UID), (3, OTHER), (4, UID)):
         procfs.add(pid, pod)
