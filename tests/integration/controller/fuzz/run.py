@@ -30,7 +30,7 @@ from tests.integration.controller.fuzz.world import (
 )
 from tests.integration.controller.live.site import Site
 
-_QUIET: Final = (40.0, 1 / 3, 600.0)
+_QUIET: Final = (60.0, 1 / 3, 600.0)
 """Seconds for which bystanders are alone: at least, of the length, at most."""
 _SAMPLE: Final = 2.0
 _LASTS: Final = 10.0
