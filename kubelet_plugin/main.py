@@ -170,7 +170,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             held_modes,
             poller,
             phase=phase,
-            mps_daemons=ties.daemons(chosen.mps_folders),
+            mps_daemons=ties.mps_daemons,
             inventory_age=lambda: 0.0 if released else poller.age,
             claims_changed=reorder,
             pods=ties.pods,
@@ -186,7 +186,7 @@ def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> bool:
             node_watch,
             ending.start_again,
             cleanup,
-            daemons=ties.daemons(chosen.mps_folders),
+            daemons=ties.mps_daemons,
             closed=released,
         )
         sharing = sharing_client(

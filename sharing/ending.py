@@ -17,6 +17,7 @@ processes of its pod are ended.
 import os
 import signal
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from sharing.cgroup import PodCgroup
@@ -27,8 +28,9 @@ GONE: Final = "it has ended by itself"
 ANOTHER: Final = "its PID is another process's by now"
 MOVED: Final = "it is in another cgroup by now"
 KEPT: Final = "it has ended, and no process of its pod is there that keeps what it had"
-_MOST_TRACERS: Final = 1024
-"""Of a process, and of those who trace its tracers."""
+_MOST_THREADS: Final = 4096
+"""Of a process and of its tracers that are looked at in a sample. Those that nobody traces end, so
+that the next sample looks at others."""
 
 
 def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
@@ -68,13 +70,15 @@ def end_process(table: ProcessTable, process: GpuProcess) -> str | None:
 
 
 def _end_tracers(table: ProcessTable, process: GpuProcess) -> None:
-    pending, known = [process.pid], {process.pid}
-    while pending and len(known) < _MOST_TRACERS:
+    pending, known, left = [process.pid], {process.pid, 0}, _MOST_THREADS
+    while pending and left:
         looked_at = ticks()
-        for tracer in table.tracers(pending.pop()) - known:
-            known.add(tracer)
-            if _end_of_pod(table, tracer, looked_at, process.pod_uid):
-                pending.append(tracer)
+        for tracer in islice(table.tracers(pending.pop()), left):
+            left -= 1
+            if tracer not in known:
+                known.add(tracer)
+                if _end_of_pod(table, tracer, looked_at, process.pod_uid):
+                    pending.append(tracer)
 
 
 def _end_pod(table: ProcessTable, process: GpuProcess) -> str | None:

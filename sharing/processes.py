@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -24,7 +24,7 @@ _MOST_PROCESSES: Final = 4096
 """Of a GPU that are looked up, those with the most memory first: ten times what fits on a GPU with
 the memory that each needs to compute. More of them must not cost more time."""
 _MOST_THREADS: Final = 256
-"""Of a process that are looked at. A process makes thousands at no cost."""
+"""Of a process whose cgroups are looked at. A process makes thousands at no cost."""
 _REMEMBERED: Final = 5.0
 """Seconds for which the last list of a GPU says whose its PIDs are. After longer, such as while it
 had no share, they may have been given away."""
@@ -69,19 +69,12 @@ class ProcessTable:
         self._folders = folders
         self._mps_group = mps_group
 
-    def tracers(self, pid: int) -> frozenset[int]:
-        """Returns the PIDs of the processes that trace a thread of one; none if it is gone.
-
-        Of many threads, only some are looked at. Of a process that ends, those that nobody traces
-        are gone soon.
-        """
-        found = set()
+    def tracers(self, pid: int) -> Iterator[int]:
+        """Yields, for each thread of a process, the PID of the process that traces it, or 0."""
         with suppress(OSError), os.scandir(f"{self._proc}/{pid}/task") as threads:
-            for thread in islice(threads, _MOST_THREADS):
+            for thread in threads:
                 tracer = self._status(f"{pid}/task/{thread.name}", b"TracerPid:")
-                if tracer:  # a thread, too
-                    found.add(self._status(str(tracer), b"Tgid:"))
-        return frozenset(found - {0})
+                yield self._status(str(tracer), b"Tgid:") if tracer else 0  # it is a thread, too
 
     def _status(self, thread: str, field: bytes) -> int:
         """Returns a number of a thread's file `status`; 0 if the thread is gone."""

@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
@@ -39,6 +38,7 @@ class SharingTies:
     guards: ShareGuards
     records: DaemonRecords
     supervision: Supervision
+    mps_daemons: MpsDaemons
     pods: ClaimPods
 
     @classmethod
@@ -61,16 +61,14 @@ class SharingTies:
                 RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=_TIMEOUT
             )
 
+        records, supervision = DaemonRecords(chosen.mps_records, boot), Supervision()
         return cls(
             ShareGuards(changed=offers_changed, clock=time.monotonic),
-            DaemonRecords(chosen.mps_records, boot),
-            Supervision(),
+            records,
+            supervision,
+            MpsDaemons(records, chosen.mps_folders, supervision),
             ClaimPods(read, joined=pods_joined, clock=time.monotonic),
         )
-
-    def daemons(self, folders: Path) -> MpsDaemons:
-        """The port for MPS daemons, whose folders are in a folder."""
-        return MpsDaemons(self.records, folders, self.supervision)
 
 
 def sharing_client(

@@ -1,6 +1,6 @@
 """The folder of an MPS daemon, in the folder `mps` of the plugin's.
 
-    pipe         a tmpfs with the sockets of daemon and servers; containers mount it
+    ipc          a tmpfs with the sockets of daemon and servers; containers mount it
     log          a tmpfs with what daemon and servers write
     shm          a tmpfs, which is /dev/shm for the daemon and for containers
     daemon.json  what the daemon was started for

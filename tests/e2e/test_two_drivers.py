@@ -68,6 +68,8 @@ def other(cluster: Cluster, node: Node, gpus: SimulatedNode, plugin: Plugin) -> 
     other.start()
     yield other
     other.stop()
+    # The kubelet deletes them later, and until then GPUs are withheld as offered twice.
+    cluster.kubectl("delete", "resourceslices", f"--field-selector=spec.driver={_OTHER}")
     cluster.kubectl("delete", "deviceclass", _OTHER)
     cluster.kubectl("delete", "clusterrolebinding", _ACCOUNT, "--ignore-not-found")
     cluster.kubectl("delete", "clusterrole", _ACCOUNT)

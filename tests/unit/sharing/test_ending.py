@@ -360,12 +360,29 @@ def traced_by(
     """Has a process traced by another; returns the processes whose tracers are asked for."""
     asked: list[int] = []
 
-    def found(pid: int) -> frozenset[int]:
+    def found(pid: int) -> Iterator[int]:
         asked.append(pid)
-        return frozenset({tracers[pid]} if pid in tracers else ())
+        yield tracers.get(pid, 0)
 
     monkeypatch.setattr(table, "tracers", found)
     return asked
+
+
+def test_of_a_process_and_its_tracers_so_many_threads_are_looked_at_in_all(
+    sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, tracer, table = sleepers.start(), sleepers.start(), Table()
+    known = seen(process.pid, table)
+    looks: list[int] = []
+
+    def threads(pid: int) -> Iterator[int]:
+        for traced_by in (tracer.pid, *[0] * 10_000):
+            looks.append(pid)
+            yield traced_by
+
+    monkeypatch.setattr(table, "tracers", threads)
+    assert end_process(table, known) is None
+    assert len(looks) == 4096
 
 
 def test_a_tracer_that_has_ended_by_itself_leaves_the_process_ended(
